@@ -1,4 +1,4 @@
-//! Where the arrays of a graph lie: placed memory, in the pages and on the nodes that who calls wants.
+//! Allocates the arrays of a graph in placed memory, with the requested page size and memory policy.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut, Range};
@@ -9,16 +9,15 @@ use model::placements::placement::MemoryPolicy;
 use model::values::id_set::NodeId;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// How arrays are to be placed.
+/// Page size and memory policy of arrays.
 #[derive(Clone, Debug)]
 pub struct ArrayPlacement {
     pub policy: MemoryPolicy,
-    /// In which pages.
     pub huge_pages: HugePages,
 }
 
-/// Placed memory begins at multiples of 2 MiB; arrays that are read side by side would then fight for the same sets of
-/// the caches, so each begins at another of this many places, so far apart that neither lines nor pages coincide.
+/// Placed memory begins at multiples of 2 MiB. Arrays that are read together would then compete for the same cache
+/// sets, so each begins at one of this many offsets, which share neither cache lines nor pages.
 const COLOURS: usize = 128;
 const COLOUR_BYTES: usize = 4096 + 64;
 
@@ -27,25 +26,25 @@ static COLOUR: AtomicUsize = AtomicUsize::new(0);
 /// A placed array, zero until it is written.
 pub(crate) struct Array<T> {
     memory: PlacedMemory<T>,
-    /// Elements that come before the first.
+    /// Elements before the first one, which shift the array to its offset.
     skipped: usize,
     length: usize,
 }
 
 impl ArrayPlacement {
-    /// Memory as the kernel gives it.
+    /// The kernel's default placement and page size.
     pub fn kernel_default() -> Self {
         Self { policy: MemoryPolicy::Kernel, huge_pages: HugePages::Wanted }
     }
 
-    /// For what is thrown away after construction: in the pages that the system likes best, for asking for huge ones may have
-    /// it make room for them first, which takes longer than they gain.
+    /// For temporary arrays of construction: the kernel's default page size, because requesting huge pages may trigger
+    /// compaction, which takes longer than they save.
     pub(crate) fn for_temporaries(&self) -> Self {
         Self { policy: self.policy.clone(), huge_pages: HugePages::System }
     }
 
     pub(crate) fn array<T: FromBytes + IntoBytes>(&self, length: usize) -> Result<Array<T>, MemoryError> {
-        // Prime to the number of places, so that arrays made one after the other lie far apart in this.
+        // Coprime to the number of offsets, so that arrays allocated in sequence get distant offsets.
         let colour = COLOUR.fetch_add(67, Ordering::Relaxed) % COLOURS;
         let skipped = colour * COLOUR_BYTES / size_of::<T>();
         let bytes = length.saturating_mul(size_of::<T>()).saturating_add(colour * COLOUR_BYTES).max(1);
@@ -55,12 +54,12 @@ impl ArrayPlacement {
 }
 
 impl<T: FromBytes + IntoBytes> Array<T> {
-    /// The elements as values of another type, or as atomics that threads share.
+    /// Returns the elements as values of another type, or as atomics that threads share.
     pub(crate) fn as_mut<U: FromBytes + IntoBytes>(&mut self) -> &mut [U] {
         cast_slice_mut(self)
     }
 
-    /// The elements as values of another type.
+    /// Returns the elements as values of another type.
     pub(crate) fn view<U: FromBytes + Immutable>(&self) -> &[U]
     where
         T: Immutable,
@@ -68,23 +67,23 @@ impl<T: FromBytes + IntoBytes> Array<T> {
         cast_slice(self)
     }
 
-    /// A pointer to the first element, which stays valid whichever references to the elements are made.
+    /// Returns a pointer to the first element. It stays valid whichever references to the elements are created.
     pub(crate) fn start(&self) -> *mut T {
         self.memory.start().as_ptr().wrapping_add(self.skipped)
     }
 
-    /// Bytes of its elements.
+    /// Returns the size of the elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.length * size_of::<T>()
     }
 
-    /// Moves these elements to a node, page by page: a page belongs to whose element begins it.
+    /// Moves the pages of these elements to a memory node. A page belongs to the element that begins it.
     pub(crate) fn move_to(&self, elements: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
         let byte = |element: usize| (self.skipped + element) * size_of::<T>();
         self.memory.move_to(byte(elements.start)..byte(elements.end), node)
     }
 
-    /// Adds its resident pages by node.
+    /// Adds the number of resident pages per memory node.
     pub(crate) fn add_pages(&self, most: usize, pages: &mut BTreeMap<NodeId, u64>) -> Result<(), MemoryError> {
         for (node, count) in self.memory.pages_by_node(most)? {
             *pages.entry(node).or_insert(0) += count;
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_are_zero_and_seen_as_other_values() {
+    fn new_arrays_are_zero_and_convert_to_other_types() {
         for _ in 0..5 {
             let mut array: Array<u64> = ArrayPlacement::kernel_default().array(10).unwrap();
             assert_eq!((array.len(), array.bytes()), (10, 80));

@@ -1,5 +1,5 @@
-//! Bottom-up: looks for a neighbour in the frontier for every unvisited rank, first in HEAD, column by column, then in TAIL.
-//! Unsafe as `ground` says.
+//! Bottom-up steps: search a parent in the frontier for each unvisited rank, first in the head columns, then in the
+//! tail lists. For the safety conditions see `level`.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -13,15 +13,15 @@ use crate::level::{
 };
 use crate::tail_io::ReadChunk;
 
-/// Words of the maps that are scanned at a time: 4096 vertices, whose survivors stay in the first cache.
+/// Words of the bit maps in one chunk: 4096 vertices, whose unmatched ranks fit into the L1 cache.
 pub(crate) const CHUNK_WORDS: usize = 64;
 
-/// Working space of [`scan`].
+/// Working memory of [`scan`].
 pub(crate) type Unmatched = [u32; CHUNK_WORDS * 64 + WIDTH];
 
-/// Looks for a neighbour in the frontier for every unvisited rank of these words, in what is in DRAM. Gives what it found, and how many
-/// ranks, the first of `survivors`, have a list elsewhere that has yet to be searched. What is in the next frontier stays there if it is
-/// to be kept.
+/// Searches a neighbour in the frontier for each unvisited rank of these words, in the data in DRAM. Returns the counts
+/// and the number of ranks, stored first in `survivors`, whose lists outside DRAM must still be searched. Ranks that
+/// are already in the next frontier stay there if `keep` is set.
 pub(crate) fn scan(
     isa: Isa,
     ground: &LevelState<'_>,
@@ -36,7 +36,7 @@ pub(crate) fn scan(
     with(isa, Scan { ground, words, survivors })
 }
 
-/// Looks for a neighbour in the frontier in lists that a disk gave. Those whose ranks have been found are left out.
+/// Searches a neighbour in the frontier in lists read from a disk. Ranks that already have a parent are skipped.
 pub(crate) fn pull(
     isa: Isa,
     ground: &LevelState<'_>,
@@ -57,7 +57,7 @@ impl LaneKernel for Scan<'_, '_> {
 
     #[inline(always)]
     unsafe fn run<L: Lanes>(self) -> Self::Out {
-        // SAFETY: as for the caller; the entries are as wide as HEAD's.
+        // SAFETY: as for the caller; the entries have the width of the head columns.
         unsafe {
             match self.ground.layout.head {
                 HeadColumns::Four(_) => scan_with::<L, U32Heads>(self.ground, self.words, self.survivors),
@@ -78,27 +78,28 @@ unsafe fn scan_with<L: Lanes, E: HeadWidth>(
     let mut left = unsafe { first_column::<L, E>(ground, words, survivors, &mut found) };
     let rows = &ground.layout.rows;
     for (column, rows) in rows[..rows.len() - 1].iter().enumerate().skip(1) {
-        // Survivors ascend, and rows of a column are a prefix of the ranks.
+        // Unmatched ranks ascend, and the rows of a column are a prefix of the ranks.
         while left > 0 && survivors[left - 1] >= *rows {
             left -= 1;
         }
         if left == 0 {
             return (found, 0);
         }
-        // SAFETY: as for the caller; the survivors left have a row in this column.
+        // SAFETY: as for the caller; the remaining unmatched ranks have a row in this column.
         left = unsafe { next_column::<L, E>(ground, column, survivors, left, &mut found) };
     }
     let tails = rows[rows.len() - 1];
     let left = survivors[..left].partition_point(|rank| *rank < tails);
     let near = survivors[..left].partition_point(|rank| *rank < ground.layout.first_far);
-    // SAFETY: as for the caller; these ranks have a list in TAIL.
+    // SAFETY: as for the caller; these ranks have a tail list.
     unsafe { search_tails::<L>(ground, &survivors[..near], &mut found) };
-    // SAFETY: as for the caller; the lists of these are elsewhere.
+    // SAFETY: as for the caller; the lists of these ranks are outside DRAM.
     let far = unsafe { search_beginnings::<L>(ground, survivors, near..left, &mut found) };
     (found, far)
 }
 
-/// Reads the first column in place; ranks that found no parent, and have more neighbours, become a dense ascending list.
+/// Reads the first column in place. Ranks without a parent that have more neighbours are written to a dense ascending
+/// list.
 #[inline(always)]
 unsafe fn first_column<L: Lanes, E: HeadWidth>(
     ground: &LevelState<'_>,
@@ -120,8 +121,8 @@ unsafe fn first_column<L: Lanes, E: HeadWidth>(
                     continue;
                 }
                 let rank = (word * 64 + quarter * 16) as u32;
-                // SAFETY: unvisited ranks have a row in the first column, which is filled up to whole words; parents of this
-                // chunk are this thread's; at most 64 survivors come of a word.
+                // SAFETY: unvisited ranks have a row in the first column, which is padded to whole words; the parents
+                // of this chunk belong to this thread; each word yields at most 64 unmatched ranks.
                 unsafe {
                     let neighbours = E::load::<L>(column, rank as usize);
                     let hit = L::bits(map, neighbours, mask);
@@ -144,7 +145,7 @@ unsafe fn first_column<L: Lanes, E: HeadWidth>(
     left
 }
 
-/// Looks at one more neighbour of each survivor, and keeps those without a parent.
+/// Reads one more neighbour of each unmatched rank, and keeps the ranks without a parent.
 #[inline(always)]
 unsafe fn next_column<L: Lanes, E: HeadWidth>(
     ground: &LevelState<'_>,
@@ -157,7 +158,7 @@ unsafe fn next_column<L: Lanes, E: HeadWidth>(
     let mut left = 0;
     for at in (0..count).step_by(WIDTH) {
         let mask = first(count - at);
-        // SAFETY: the survivors of the mask have a row; what is written lies before what is read next.
+        // SAFETY: the ranks of the mask have a row; writes are always before the next read position.
         unsafe {
             let ranks = L::load(survivors.as_ptr().add(at));
             let neighbours = E::gather::<L>(column, ranks, mask);
@@ -179,7 +180,7 @@ unsafe fn next_column<L: Lanes, E: HeadWidth>(
     left
 }
 
-/// Looks for a parent in the rest of these ranks' lists, which are in DRAM.
+/// Searches a parent in the rest of these ranks' lists, which are in DRAM.
 #[inline(always)]
 unsafe fn search_tails<L: Lanes>(ground: &LevelState<'_>, ranks: &[u32], found: &mut LevelCount) {
     for rank in ranks {
@@ -191,8 +192,8 @@ unsafe fn search_tails<L: Lanes>(ground: &LevelState<'_>, ranks: &[u32], found: 
     }
 }
 
-/// Looks for a parent in what the lists of these survivors begin with. Those without a parent there, and with more of a list elsewhere,
-/// become the first survivors; gives how many they are.
+/// Searches a parent in the prefixes of these ranks' lists. Ranks that have no parent there and more neighbours outside
+/// DRAM are moved to the start of the buffer. Returns their number.
 #[inline(always)]
 unsafe fn search_beginnings<L: Lanes>(
     ground: &LevelState<'_>,
@@ -217,7 +218,7 @@ unsafe fn search_beginnings<L: Lanes>(
     left
 }
 
-/// Looks for a parent of a rank in this list; whether there is one.
+/// Searches a parent of a rank in this list. Returns true if there is one.
 #[inline(always)]
 unsafe fn search_list<L: Lanes>(
     ground: &LevelState<'_>,
@@ -237,7 +238,7 @@ unsafe fn search_list<L: Lanes>(
     parent.is_some()
 }
 
-/// Whether none of these is in the frontier; else the first that is.
+/// Returns true if none of these neighbours is in the frontier; otherwise sets `parent` to the first one that is.
 #[inline(always)]
 unsafe fn in_frontier<L: Lanes>(
     ground: &LevelState<'_>,
@@ -267,7 +268,7 @@ impl LaneKernel for Pull<'_, '_> {
     unsafe fn run<L: Lanes>(self) -> Self::Out {
         let Self { ground, given, found } = self;
         for rank in given.ranks {
-            // Of a list in several pieces another may have been searched before.
+            // Another piece of the same list may have matched this rank already.
             if ground.next[*rank as usize / 64].load(Relaxed) >> (rank % 64) & 1 == 1 {
                 continue;
             }
@@ -290,5 +291,5 @@ impl LaneKernel for Pull<'_, '_> {
     }
 }
 
-/// What is read behind a list.
+/// `decode` reads up to 128 bytes after the end of a list.
 const _: () = assert!(coded::PADDING >= 128);

@@ -1,4 +1,4 @@
-//! How much DRAM a graph may take whose TAIL lies elsewhere, and how much of each list fits into it.
+//! Divides the DRAM budget of a graph whose tail lists are outside DRAM.
 
 use model::values::units::{Bytes, parse_share};
 
@@ -9,23 +9,25 @@ use crate::index::Index;
 use crate::layout::Layout;
 use crate::prefixes::{LENGTH_MAX, PrefixCost, Prefixes};
 
-/// Columns where nobody says how many: in the first ones most ranks find a parent, and a column is quicker to look at than a beginning.
+/// Default number of columns. Most ranks find a parent in the first few, and a column is faster to read than a prefix.
 pub(crate) const COLUMNS_CHOSEN: u32 = 4;
 
-/// What HEAD, the index of TAIL and lists of hubs may take together.
+/// DRAM limit for the head columns, the index of the tail lists and the lists of hubs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dram {
-    /// So many bytes.
     Bytes(Bytes),
-    /// Percent of what all lists take when they are coded whole, without a HEAD.
+    /// Percent of the size of all lists, fully encoded, without head columns.
     Percent(f64),
 }
 
 impl Dram {
-    /// As people write it: `50%`, or a size.
+    /// Parses a percentage such as `50%` or a size.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("dram is a percentage up to 100%, such as 12.5%, or a size, such as 64MiB, and not {text:?}");
+        let wrong = || {
+            format!(
+                "invalid dram limit {text:?}: expected a percentage up to 100%, such as 12.5%, or a size, such as 64MiB"
+            )
+        };
         let read = if text.trim().ends_with('%') {
             parse_share(text).map(|share| Self::Percent(100.0 * share))
         } else {
@@ -34,7 +36,7 @@ impl Dram {
         read.map_err(|_| wrong())
     }
 
-    /// Of a graph whose lists take so much.
+    /// Returns the limit in bytes for a graph whose encoded lists have this size.
     pub fn of(self, coded: Bytes) -> Bytes {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -43,11 +45,11 @@ impl Dram {
     }
 }
 
-/// What of each list is in DRAM.
+/// The part of each list that is in DRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DramLayout {
     pub(crate) columns: u32,
-    /// Neighbours after those at most.
+    /// Maximum number of neighbours in a prefix, after those in the columns.
     pub(crate) beginnings: usize,
     pub(crate) coded: u64,
 }
@@ -57,17 +59,18 @@ impl DramLayout {
         Self { columns, beginnings: 0, coded: 0 }
     }
 
-    /// Ranks with a list that is not whole in DRAM by itself.
+    /// Returns the number of ranks whose list is not entirely in DRAM.
     pub(crate) fn lists(&self, steps: &DegreeRuns) -> usize {
         steps.more_than(self.columns + self.beginnings as u32) as usize
     }
 
-    /// What HEAD, beginnings and the index of TAIL take at most.
+    /// Returns the maximum size of the head columns, prefixes and index of the tail lists.
     pub(crate) fn bytes(&self, steps: &DegreeRuns) -> u64 {
         let rows: Vec<u32> = (0..self.columns).map(|column| steps.more_than(column)).collect();
         let end = Layout::columns_at(&rows).last().copied().unwrap_or(0);
         let width = HeadColumns::width(steps.ranks());
-        // Differences take a quarter of a byte more than the bytes of the largest, and their number three.
+        // An encoded difference takes at most a quarter of a byte more than the width of the largest; the count takes
+        // three bytes.
         let long = (f64::from(u8::MAX) - 3.0) / (width as f64 + 0.25);
         let long = steps.more_than(self.columns + long as u32 - 1);
         let index = Index::bytes_for(self.lists(steps), long as usize);
@@ -79,16 +82,17 @@ impl DramLayout {
     }
 }
 
-/// What a graph may take, and what it is a share of.
+/// The DRAM limit of a graph and the size it is a percentage of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadBudget {
     pub coded: Bytes,
-    /// What HEAD, index and lists of hubs may take.
+    /// Limit for the head columns, the index and the lists of hubs.
     pub dram: Bytes,
 }
 
 impl HeadBudget {
-    /// The columns that were asked for, or as much as fits; `begun` are beginnings after [`COLUMNS_CHOSEN`].
+    /// Returns the layout with the requested number of columns, or the largest that fits. `begun` has the size of
+    /// prefixes after [`COLUMNS_CHOSEN`] columns.
     pub(crate) fn shape(
         &self,
         steps: &DegreeRuns,
@@ -108,7 +112,7 @@ impl HeadBudget {
         found.ok_or(Error::Dram { asked: self.dram, needed, columns })
     }
 
-    /// What HEAD, beginnings and index leave for lists of hubs.
+    /// Returns the bytes that the head columns, prefixes and index leave for the lists of hubs.
     pub(crate) fn left(&self, steps: &DegreeRuns, shape: &DramLayout) -> u64 {
         self.dram.0.saturating_sub(shape.bytes(steps))
     }
@@ -119,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn budgets_are_read_as_people_write_them() {
+    fn dram_limits_are_parsed_from_text() {
         assert_eq!(Dram::parse("50%"), Ok(Dram::Percent(50.0)));
         assert_eq!(Dram::parse(" 12.5 %"), Ok(Dram::Percent(12.5)));
         assert_eq!(Dram::parse("64MiB"), Ok(Dram::Bytes(Bytes(64 << 20))));

@@ -1,8 +1,8 @@
-//! Construction: from the edge list to the layout, with all threads, in memory.
+//! Constructs the layout from the edge list, in memory, with all threads.
 //!
-//! Both directions of every edge are dealt to buckets of neighbouring vertices, each small enough for a cache; there lists are
-//! gathered and duplicates fall out. Then vertices are ranked by degree, and each list is written as ranks, sorted, to HEAD
-//! and, coded, to TAIL. No step but the ranking is one thread's.
+//! Both directions of each edge are distributed to buckets of consecutive vertices that fit into a cache, in which
+//! lists are gathered and duplicates removed. Vertices are then ranked by degree, and each list is converted to ranks,
+//! sorted and written to the head columns and, encoded, to the tail lists. Only the ranking is single-threaded.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -24,34 +24,36 @@ use crate::prefixes::Prefixes;
 use crate::sort::{Sorter, to_starts};
 use crate::team::{Chunks, Team, TeamStopped, collect};
 
-/// Vertices of a bucket at least, so that a bucket is about 32 768 neighbours at the benchmark's edge factor: 256 KiB.
+/// Minimum size of a bucket in vertices (log2): about 32 768 neighbours at the benchmark's edge factor, or 256 KiB.
 const BUCKET_BITS_MIN: u32 = 10;
-/// Buckets at most, so that the lines being written to stay in a core's own cache.
+/// Maximum number of buckets (log2), so that the cache lines being written fit into the private cache of a core.
 const BUCKETS_BITS_MAX: u32 = 12;
-/// Ranks ahead of that whose list is written: about as long as memory takes to answer.
+/// Prefetch distance in ranks, about one memory latency.
 const AHEAD: u32 = 32;
-/// Neighbours that a thread takes at a time to write.
+/// Neighbours that a thread writes per chunk.
 const CHUNK_NEIGHBOURS: u64 = 1 << 16;
 
-/// Roughly what generation and construction take at once: the edge list, both directions of it in buckets, and what is built.
+/// Returns the approximate peak memory of generation and construction: the edge list, both directions of it in buckets,
+/// and the result.
 pub fn bytes_needed(spec: &Spec) -> Bytes {
     let (edges, vertices) = (u128::from(spec.edges()), u128::from(spec.vertices()));
-    // 8 for the pair, at most 16 in buckets, at most 4 in HEAD and TAIL with what is under way; 40 per vertex.
+    // 8 for the pair, at most 16 in buckets, at most 4 in head columns, tail lists and temporary buffers; 40 per
+    // vertex.
     Bytes(u64::try_from(edges * 28 + vertices * 40).unwrap_or(u64::MAX))
 }
 
-/// Refuses a graph whose construction needs more memory than there is, before hours of it.
+/// Fails early if the graph needs more memory for its construction than is available.
 pub fn check_fits(spec: &Spec) -> Result<(), Error> {
     spec.check()?;
     let needed = bytes_needed(spec);
     match machine::memory::available() {
         Some(available) if needed > available => Err(Error::TooLarge { scale: spec.scale, needed, available }),
-        // Where the system does not say, only trying can tell.
+        // If the system does not report its free memory, only an attempt can show.
         _ => Ok(()),
     }
 }
 
-/// Constructs the graph with `columns` columns in HEAD.
+/// Constructs the graph with `columns` head columns.
 pub fn build<C: Team>(crew: &C, tuples: &Tuples, columns: u32, room: &ArrayPlacement) -> Result<Layout, C::Error> {
     check_columns(columns)?;
     let mut buckets = Buckets::deal(crew, tuples, &room.for_temporaries())?;
@@ -68,23 +70,25 @@ pub fn build<C: Team>(crew: &C, tuples: &Tuples, columns: u32, room: &ArrayPlace
     Ok(finish(tuples.spec(), ranking, parts, room).map_err(Error::Memory)?)
 }
 
-/// Both directions of all edges but self-loops, by the vertex that they leave.
+/// Both directions of all edges except self-loops, by source vertex.
 struct Buckets {
-    /// Vertices of a bucket are 2^bits.
+    /// Log2 of the vertices per bucket.
     bits: u32,
-    /// Where each bucket begins, and the end of the last.
+    /// Start of each bucket and end of the last one.
     at: Vec<usize>,
-    /// Whether the vertex in its bucket and its neighbour fit one number together, as they do up to scale 22: else two.
+    /// True if the vertex within its bucket and its neighbour fit into one number, which holds up to scale 22;
+    /// otherwise they take two.
     narrow: bool,
-    /// As dealt: the vertex above, its neighbour below. Gathered: of each bucket the lists, one after another.
+    /// After distribution: the vertex in the upper bits, its neighbour in the lower ones. After gathering: the lists of
+    /// each bucket in sequence.
     entries: Array<u32>,
     vertices: usize,
 }
 
 struct ListIndex {
-    /// By label: neighbours that are left.
+    /// By label: neighbours after removal of duplicates.
     degree: Array<u32>,
-    /// By label: where the list begins, in u32 of `Buckets::entries`.
+    /// By label: start of the list, as an index into `Buckets::entries`.
     start: Array<u64>,
 }
 
@@ -134,7 +138,7 @@ impl Buckets {
         Ok(Self { bits, narrow, at, entries, vertices: 1 << scale })
     }
 
-    /// Makes lists without duplicates of each bucket.
+    /// Builds the lists of each bucket, without duplicates.
     fn gather<C: Team>(&mut self, crew: &C, room: &ArrayPlacement) -> Result<ListIndex, C::Error> {
         let vertices = self.vertices;
         let mut degree: Array<u32> = room.array(vertices).map_err(Error::Memory)?;
@@ -180,16 +184,16 @@ impl Buckets {
     }
 }
 
-/// A thread's working space, kept from bucket to bucket.
+/// Working memory of a thread, reused from bucket to bucket.
 struct BucketScratch {
     ends: Vec<u32>,
     neighbours: Vec<u32>,
-    /// A bit for each vertex, all clear between lists: an eighth of a byte each, so that it stays in a core's own cache
-    /// up to scale 23.
+    /// One bit per vertex, all clear between lists. It fits into the private cache of a core up to scale 23.
     seen: Vec<u64>,
 }
 
-/// Gives both directions of edges to `store`, each with its place, which follows that of the last one of its bucket.
+/// Passes both directions of the edges to `store`, each with its position, which follows the previous one of its
+/// bucket.
 #[inline(always)]
 fn put(edges: impl Iterator<Item = (u32, u32)>, bits: u32, cursors: &mut [usize], store: impl Fn(usize, u32, u32)) {
     let mut one = |from: u32, to: u32| {
@@ -203,9 +207,9 @@ fn put(edges: impl Iterator<Item = (u32, u32)>, bits: u32, cursors: &mut [usize]
     }
 }
 
-/// Puts the entries of a bucket, which `unpack` takes apart into the vertex in the bucket and its neighbour, into lists, each
-/// neighbour once and in no order, written to its beginning; `found` gets each vertex, counted from the bucket's first, and
-/// where its list begins and how long it is.
+/// Gathers the entries of a bucket into lists, each neighbour once and in no particular order, and writes them from the
+/// start of the bucket. `unpack` splits an entry into the vertex within the bucket and its neighbour; `found` is called
+/// with each vertex (relative to the bucket), the start of its list and its length.
 #[inline(always)]
 fn gather_bucket<const WORDS: usize>(
     entries: &mut [u32],
@@ -243,7 +247,7 @@ fn gather_bucket<const WORDS: usize>(
     }
 }
 
-/// Who has which rank, and how many have how many neighbours.
+/// The rank of each vertex, and the degree distribution.
 pub(crate) struct Ranking {
     pub(crate) ranks: u32,
     pub(crate) neighbours: u64,
@@ -251,7 +255,7 @@ pub(crate) struct Ranking {
     pub(crate) label: Array<u32>,
     pub(crate) steps: DegreeRuns,
     pub(crate) rows: Vec<u32>,
-    /// Ranks of which each chunk begins, and the end of the last.
+    /// First rank of each chunk, and the end of the last one.
     pub(crate) chunks: Vec<u32>,
 }
 
@@ -265,7 +269,7 @@ impl Ranking {
         Ok(Self { chunks, ..Self::of(rank, steps, room)? })
     }
 
-    /// Of vertices with these ranks.
+    /// Ranks vertices with these degrees.
     pub(crate) fn of(
         rank: Array<u32>,
         steps: DegreeRuns,
@@ -282,7 +286,7 @@ impl Ranking {
     }
 }
 
-/// Borders of ranks that have about as many neighbours.
+/// Divides the ranks into chunks with about the same number of neighbours.
 fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
     let (mut borders, mut full, mut from) = (vec![0], 0, 0);
     for (degree, end) in steps {
@@ -301,7 +305,8 @@ fn chunks(steps: &[(u32, u32)]) -> Vec<u32> {
     borders
 }
 
-/// Asks for the lists of ranks that come soon, which lie anywhere: where they begin, and somewhat later what is there.
+/// Prefetches the lists of upcoming ranks, which are at random addresses: first the start of the list, later its
+/// contents.
 #[inline(always)]
 fn ask_ahead(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32) {
     let label = |ahead: u32| ranking.label.get((rank + ahead) as usize).map_or(usize::MAX, |label| *label as usize);
@@ -312,7 +317,7 @@ fn ask_ahead(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32)
     soon.into_iter().for_each(|entry| prefetch(entry));
 }
 
-/// A rank's neighbours as ranks, in no order.
+/// Returns a rank's neighbours as ranks, in no particular order.
 #[inline(always)]
 fn ranked(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32, list: &mut Vec<u32>) {
     list.clear();
@@ -320,11 +325,11 @@ fn ranked(buckets: &Buckets, lists: &ListIndex, ranking: &Ranking, rank: u32, li
     list.extend(old.iter().map(|label| ranking.rank[*label as usize]));
 }
 
-/// HEAD, and TAIL in pieces that are still to be joined.
+/// The head columns, and the tail lists in pieces that are not yet joined.
 struct HeadAndTail {
     head: Array<u32>,
     coded: Vec<Vec<u8>>,
-    /// By rank: where its list begins in its chunk.
+    /// By rank: start of its list within its chunk.
     tail_at: Array<u64>,
 }
 
@@ -337,7 +342,7 @@ fn write<C: Team>(
 ) -> Result<HeadAndTail, C::Error> {
     let columns = ranking.rows.len() - 1;
     let column_at = Layout::columns_at(&ranking.rows[..columns]);
-    // Vectors are read from the last row too.
+    // Readers take whole vectors from the last row too.
     let mut head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
     let mut tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
     let (heads, tails): (&[AtomicU32], &[AtomicU64]) = (head.as_mut(), tail_at.as_mut());
@@ -369,7 +374,7 @@ fn write<C: Team>(
     Ok(HeadAndTail { head, coded: coded.into_iter().map(|(_, bytes)| bytes).collect(), tail_at })
 }
 
-/// Rows that no rank has get a neighbour that is never in a frontier.
+/// Fills padding rows with a neighbour that is never in a frontier.
 fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
     for (column, rows) in column_at.windows(2).zip(&ranking.rows) {
         heads[column[0] + *rows as usize..column[1]].iter().for_each(|row| row.store(ranking.ranks, Ordering::Relaxed));
@@ -378,7 +383,7 @@ fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
     heads[end..].iter().for_each(|row| row.store(ranking.ranks, Ordering::Relaxed));
 }
 
-/// Puts the pieces of TAIL one after the other.
+/// Joins the pieces of the tail lists.
 fn join<C: Team>(
     crew: &C,
     ranking: &Ranking,
@@ -421,10 +426,10 @@ fn join<C: Team>(
     Ok((head, tail, tail_at))
 }
 
-/// HEAD and TAIL, whole, and where lists begin in TAIL.
+/// Head columns, joined tail lists, and the start of each tail list.
 type JoinedLists = (Array<u32>, Array<u8>, Array<u64>);
 
-/// Lists as a layout has them.
+/// The lists of a layout.
 pub(crate) struct LayoutLists {
     pub(crate) head: HeadColumns,
     pub(crate) tail: Array<u8>,
@@ -435,7 +440,7 @@ pub(crate) struct LayoutLists {
 }
 
 impl LayoutLists {
-    /// All of TAIL is in memory.
+    /// Lists whose tail lists are all in DRAM.
     pub(crate) fn near(
         head: Array<u32>,
         tail: Array<u8>,
@@ -448,7 +453,7 @@ impl LayoutLists {
     }
 }
 
-/// Puts together what is made and what follows from it.
+/// Assembles the layout and derives its remaining fields.
 pub(crate) fn finish(
     spec: &Spec,
     ranking: Ranking,
@@ -507,7 +512,7 @@ mod tests {
         build(&PlainTeam(threads), tuples, columns, &ArrayPlacement::kernel_default()).unwrap()
     }
 
-    /// Edges between different vertices, once, in both directions.
+    /// Returns the adjacency sets of the edges, without self-loops and duplicates.
     fn plain(edges: &[[u64; 2]]) -> Vec<BTreeSet<u64>> {
         let most = edges.iter().flatten().max().unwrap();
         let mut lists = vec![BTreeSet::new(); *most as usize + 1];
@@ -530,13 +535,13 @@ mod tests {
             assert_eq!(found, lists[label], "{label}");
         }
         let degrees: Vec<usize> = (0..layout.ranks).map(|rank| layout.list(rank).unwrap().len()).collect();
-        assert!(degrees.windows(2).all(|pair| pair[0] >= pair[1]), "ranks descend by degree");
+        assert!(degrees.windows(2).all(|pair| pair[0] >= pair[1]), "degrees are in descending order");
         let alike = |rank: &usize| degrees[*rank] == degrees[*rank + 1];
         assert!((0..degrees.len() - 1).filter(alike).all(|rank| layout.label[rank] < layout.label[rank + 1]));
     }
 
     #[test]
-    fn the_graph_is_that_of_the_edge_list() {
+    fn built_graphs_equal_their_edge_lists() {
         for (scale, threads, columns) in [(4, 1, 1), (8, 2, 4), (10, 3, 16), (12, 2, 10), (13, 5, 64)] {
             let spec = Spec::graph500(scale);
             let mut edges = vec![[0; 2]; spec.edges() as usize];
@@ -547,8 +552,9 @@ mod tests {
     }
 
     #[test]
-    fn vertices_that_fill_more_than_a_number_with_their_neighbours_are_kept_apart() {
-        // From scale 23 on; few edges, one of them three times, between first and last vertices.
+    fn entries_of_large_scales_take_two_numbers() {
+        // From scale 23 on, an entry takes two numbers. A few edges, one of them three times, between the first and the
+        // last vertices.
         let last = (1 << 23) - 1;
         let edges = [(0, last), (last, 0), (0, last), (5, last - 7), (last, last), (1 << 22, last), (5, 0)];
         let tuples = Tuples::of(23, &edges);
@@ -558,8 +564,9 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_those_of_the_golden_graphs() {
-        // Isolated vertices are those of the definition's table; 1 column leaves all but one neighbour to TAIL.
+    fn counts_equal_those_of_the_golden_graphs() {
+        // The numbers of isolated vertices are those in the table of the specification. With 1 column, the tail lists
+        // hold all neighbours but one.
         for (scale, isolated) in [(8, 15), (10, 125), (14, 3834), (16, 18_721)] {
             let spec = Spec::graph500(scale);
             let tuples = Tuples::generate(&PlainTeam(2), &spec, &ArrayPlacement::kernel_default()).unwrap();
@@ -570,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_without_an_edge_and_impossible_heads_are_refused() {
+    fn edgeless_graphs_and_invalid_columns_return_errors() {
         let loops = Tuples::of(3, &[(1, 1), (5, 5)]);
         let refused =
             |tuples, columns| build(&PlainTeam(2), tuples, columns, &ArrayPlacement::kernel_default()).err().unwrap();

@@ -1,17 +1,17 @@
-//! Ascending lists of ranks as bytes: differences in one to four bytes each, their lengths apart (`StreamVByte`; Lemire, Kurz
-//! and Rupp 2018), so that sixteen are decoded at once.
+//! Encodes ascending lists of ranks as differences of one to four bytes, with the lengths stored separately
+//! (`StreamVByte`; Lemire, Kurz and Rupp 2018), so that sixteen are decoded at once.
 //!
-//! A list is one piece or several. A piece stands for itself: how many values (LEB128), two bits for each that say how
-//! many bytes it takes less one, then the bytes; the first value of a piece is a difference from zero. No piece is larger
-//! than 64 KiB, the most that is wanted of a disk at once.
+//! A list has one or more pieces, each of which can be decoded independently: the number of values (LEB128), a two-bit
+//! length code per value (bytes minus one), then the bytes. The first value of a piece is a difference from zero. A
+//! piece takes at most 64 KiB, the largest disk read.
 
-/// The most bytes of a piece.
+/// Maximum size of a piece.
 pub(crate) const PIECE_BYTES: usize = 1 << 16;
-/// Readers take whole vectors: so many bytes behind the last piece must be there, whatever is in them.
+/// Readers take whole vectors, so this many bytes after the last piece must be readable; their contents do not matter.
 pub(crate) const PADDING: usize = 128;
 
-/// A list with the [`PADDING`] bytes that readers of whole vectors may read after it. A slice of the list alone would give a
-/// pointer that is not valid for them.
+/// A list followed by the [`PADDING`] bytes that vector readers may read. A pointer from a slice of the list alone
+/// would not be valid for them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PaddedList<'l> {
     bytes: &'l [u8],
@@ -19,7 +19,7 @@ pub(crate) struct PaddedList<'l> {
 }
 
 impl<'l> PaddedList<'l> {
-    /// The list that takes `length` bytes from `from` on.
+    /// Creates a list of `length` bytes that starts at `from`.
     ///
     /// # Panics
     /// If fewer than [`PADDING`] bytes follow the list.
@@ -28,7 +28,7 @@ impl<'l> PaddedList<'l> {
         Self { bytes: &bytes[from..from + length + PADDING], length }
     }
 
-    /// Number of bytes of the list, without the padding.
+    /// Returns the size of the list in bytes, without the padding.
     #[inline(always)]
     pub(crate) fn length(self) -> usize {
         self.length
@@ -39,7 +39,8 @@ impl<'l> PaddedList<'l> {
         &self.bytes[..self.length]
     }
 
-    /// A pointer to the first byte, valid for the list and, unless the list is [`PaddedList::default`], for the padding.
+    /// Returns a pointer to the first byte, valid for the list and, unless the list is [`PaddedList::default`], for the
+    /// padding.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *const u8 {
         self.bytes.as_ptr()
@@ -55,14 +56,14 @@ pub(crate) fn encode(mut values: &[u32], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that a difference takes.
+/// Returns the number of bytes that a difference takes.
 pub(crate) fn width(difference: u32) -> usize {
     4 - (difference | 1).leading_zeros() as usize / 8
 }
 
-/// How many values of a list make one piece.
+/// Returns the number of leading values that fit into one piece.
 fn fitting(values: &[u32]) -> usize {
-    // Four bytes each, with their lengths and the count, always fit.
+    // With four bytes per value, this many always fit together with their length codes and the count.
     const SURE: usize = (PIECE_BYTES - 8) * 4 / 17;
     if values.len() <= SURE {
         return values.len();
@@ -87,7 +88,7 @@ fn encode_piece(values: &[u32], bytes: &mut Vec<u8>) {
     bytes.push(count as u8);
     let codes = bytes.len();
     let data = codes + values.len().div_ceil(4);
-    // Four bytes are written for each value, and those that it does not need overwritten by the next.
+    // Each value is written as four bytes; the next value overwrites the unused ones.
     bytes.resize(data + 4 * values.len(), 0);
     let (codes, data) = bytes[codes..].split_at_mut(data - codes);
     let (mut previous, mut end) = (0, 0);
@@ -105,7 +106,7 @@ fn encode_piece(values: &[u32], bytes: &mut Vec<u8>) {
     bytes.truncate(bytes.len() - unused);
 }
 
-/// The count at the beginning of a piece, and how many bytes it takes.
+/// Returns the count at the start of a piece and its size in bytes.
 #[inline(always)]
 pub(crate) fn count(bytes: [u8; 3]) -> (usize, usize) {
     let [first, second, third] = bytes.map(usize::from);
@@ -118,31 +119,32 @@ pub(crate) fn count(bytes: [u8; 3]) -> (usize, usize) {
     }
 }
 
-/// A piece at the beginning of these bytes, taken apart: how many values it has, what says how long each is, and where they begin.
-/// `None` when the bytes end before.
+/// Splits the piece at the start of these bytes into its number of values, its length codes and its data. Returns
+/// `None` if the bytes are truncated.
 fn opened(bytes: &[u8]) -> Option<(usize, &[u8], &[u8])> {
     let (count, taken) = count([0, 1, 2].map(|at| bytes.get(at).copied().unwrap_or(0)));
     let (codes, data) = bytes.get(taken..)?.split_at_checked(count.div_ceil(4))?;
     Some((count, codes, data))
 }
 
-/// Bytes that a value of a piece takes.
+/// Returns the size in bytes of a value of a piece.
 fn width_in(codes: &[u8], index: usize) -> usize {
     usize::from(codes[index / 4] >> (2 * (index % 4)) & 3) + 1
 }
 
-/// The value after `previous`, whose bytes are taken from the beginning of the data; `None` when there are too few, or it is too large.
+/// Returns the value after `previous`, taking its bytes from the start of `data`. Returns `None` if `data` is too short
+/// or the value too large.
 fn next(codes: &[u8], index: usize, data: &mut &[u8], previous: u32) -> Option<u32> {
     let own = data.split_off(..width_in(codes, index))?;
     let difference = own.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
     previous.checked_add(difference)
 }
 
-/// Where each piece of a list begins that lies at this place, and the end of the last.
+/// Returns the start of each piece of a list stored at offset `at`, and the end of the last one.
 pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
     let mut borders = vec![at];
     while !bytes.is_empty() {
-        let (count, codes, data) = opened(bytes).expect("it is a list");
+        let (count, codes, data) = opened(bytes).expect("the list is valid");
         let length = bytes.len() - data.len() + (0..count).map(|index| width_in(codes, index)).sum::<usize>();
         at += length as u64;
         borders.push(at);
@@ -151,8 +153,8 @@ pub(crate) fn pieces(mut bytes: &[u8], mut at: u64) -> Vec<u64> {
     borders
 }
 
-/// The first values of a list, as many as are asked for or as its first piece has, in the plainest way; `None` when the bytes end
-/// before.
+/// Returns the first `most` values of a list, limited to its first piece. Scalar code. Returns `None` if the bytes are
+/// truncated.
 pub(crate) fn begins(bytes: &[u8], most: usize) -> Option<Vec<u32>> {
     let (count, codes, mut data) = opened(bytes)?;
     let mut previous = 0;
@@ -164,7 +166,7 @@ pub(crate) fn begins(bytes: &[u8], most: usize) -> Option<Vec<u32>> {
         .collect()
 }
 
-/// Reads a list in the plainest way, and checks that it is one: `None` when it is not made as `encode` makes them, or has a
+/// Decodes and validates a list with scalar code. Returns `None` if it is not in the form that `encode` writes or has a
 /// value of `limit` or more.
 pub(crate) fn decode(mut bytes: &[u8], limit: u32) -> Option<Vec<u32>> {
     let mut values: Vec<u32> = Vec::new();
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_back() {
+    fn lists_round_trip() {
         let steps = [7, 250, 300, 70_000];
         for (count, step) in [0, 1, 3, 4, 5, 16, 17, 127, 128, 129, 20_000].iter().flat_map(|c| steps.map(|s| (*c, s)))
         {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn widths_are_the_fewest_bytes() {
+    fn widths_are_minimal() {
         for (difference, expected) in [
             (0, 1),
             (1, 1),
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut_into_pieces_of_64_kib() {
+    fn long_lists_are_split_into_pieces_of_64_kib() {
         let values = ascending(200_000, 7);
         let mut bytes = Vec::new();
         encode(&values, &mut bytes);
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn invalid_lists_are_rejected() {
         let mut bytes = Vec::new();
         encode(&[3, 9, 400], &mut bytes);
         assert!(decode(&bytes, 401).is_some());

@@ -1,21 +1,21 @@
-//! How many vertices have how many neighbours: all that ranks, columns and buckets follow from.
+//! Degree distribution of the vertices, from which ranks, columns and buckets are derived.
 
 use crate::layout::NO_LABEL;
 
-/// Of each degree that occurs, descending: the first rank after it.
+/// For each degree that occurs, in descending order: the degree and the end of its range of ranks.
 pub(crate) struct DegreeRuns(pub(crate) Vec<(u32, u32)>);
 
-/// The rank that comes next in each degree.
+/// The next free rank of each degree.
 pub(crate) struct RankCursor(Vec<u32>);
 
 impl DegreeRuns {
-    /// Of vertices with these degrees; those without neighbours have no rank.
+    /// Computes the distribution of these degrees. Vertices without neighbours get no rank.
     pub(crate) fn of(degrees: &[u32]) -> (Self, RankCursor) {
         let most = degrees.iter().copied().max().unwrap_or(0) as usize;
         let mut of_degree = vec![0_u32; most + 1];
         degrees.iter().for_each(|degree| of_degree[*degree as usize] += 1);
         let (mut steps, mut ranks) = (Vec::new(), 0);
-        // What was a count becomes the first rank.
+        // Converts counts to first ranks.
         for degree in (1..=most).rev() {
             let count = std::mem::replace(&mut of_degree[degree], ranks);
             if count > 0 {
@@ -39,12 +39,12 @@ impl DegreeRuns {
         self.0.iter().map(&mut of).sum()
     }
 
-    /// How many ranks have more neighbours than that.
+    /// Returns the number of ranks with more than this many neighbours.
     pub(crate) fn more_than(&self, neighbours: u32) -> u32 {
         self.0[..self.0.partition_point(|step| step.0 > neighbours)].last().map_or(0, |step| step.1)
     }
 
-    /// Rows of so many columns, and of TAIL.
+    /// Returns the number of rows of each of the columns, then of the tail lists.
     pub(crate) fn rows_of(&self, columns: u32) -> Vec<u32> {
         (0..=columns).map(|column| self.more_than(column)).collect()
     }
@@ -65,7 +65,7 @@ impl DegreeRuns {
 }
 
 impl RankCursor {
-    /// The rank of the next vertex in the order of labels, which has so many neighbours.
+    /// Returns the rank of the next vertex, in label order, with this degree.
     #[inline(always)]
     pub(crate) fn rank(&mut self, degree: u32) -> u32 {
         if degree == 0 {
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_descend_by_degree_and_ascend_with_labels_in_each() {
+    fn ranks_are_sorted_by_degree_then_by_label() {
         let degrees = [1, 0, 7, 1, 3, 7, 0, 1];
         let (steps, mut next) = DegreeRuns::of(&degrees);
         assert_eq!(steps.0, [(7, 2), (3, 3), (1, 6)]);

@@ -1,11 +1,11 @@
-//! The graph in parts, one for each process: which part has what, and what each keeps of the graph. Where one machine is not enough,
-//! each part lies on another.
+//! A graph distributed over processes, one shard each: which shard owns which vertex, and what each stores. For graphs
+//! too large for one machine, each shard is on another.
 //!
-//! Vertices are dealt in turn by their labels. The generator has scrambled those, so each part gets as many vertices and, the few
-//! largest lists apart, as many edges; and a vertex's owner follows from its label alone, so nothing has to be sent to write
-//! parents in original labels. The vertices with the most edges are hubs, known to all parts: a hub's list is spread over the
-//! parts, each has those of its own vertices that neighbour it, which is where its edges are looked at in both directions. So no
-//! part has the work of a whole hub, and no message is about one.
+//! Vertices are assigned round-robin by label. The generator has scrambled the labels, so each shard gets the same
+//! number of vertices and, apart from the few largest lists, of edges. A vertex's owner follows from its label alone,
+//! so writing parents in original labels needs no communication. The vertices with the most edges are hubs, which all
+//! shards know. A hub's list is spread over the shards: each stores the hub's neighbours among its vertices, and checks
+//! these edges in both directions. So no shard does the work of an entire hub, and no message concerns one.
 
 mod build;
 mod cut;

@@ -1,5 +1,5 @@
-//! The edges of a graph as generated: in memory, or a share of them there, or anew whenever they are wanted. Construction begins
-//! with them, and validation holds every search against them.
+//! The edges of a graph as generated: a list in memory, a share of one, or batches generated on demand. Input of
+//! construction and validation.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,17 +9,18 @@ use crate::error::Error;
 use crate::kronecker::{Generator, Spec};
 use crate::team::{Team, TeamWorker};
 
-/// Edges made at a time by one thread: enough that skipping to the first costs nothing, few enough to stay in a cache.
+/// Edges that a thread generates per batch: enough to amortise the skip to the first one, few enough to fit into a
+/// cache.
 pub(crate) const BATCH: usize = 1 << 12;
-/// Vertices and ranks are 32 bits wide, and the largest number means none.
+/// Vertices and ranks are 32 bits wide, and the largest value is reserved for `NONE`.
 pub(crate) const SCALE_MAX_IN_CORE: u32 = 31;
 
-/// Edges of a graph in an order of their own, any part of which can be had again.
+/// Edges of a graph in a fixed order, any range of which can be read repeatedly.
 pub trait Edges: Sync {
     /// Fills in the edges from `first` on.
     ///
     /// # Errors
-    /// Why they cannot be had.
+    /// The reason why the edges cannot be read.
     fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String>;
 }
 
@@ -30,7 +31,7 @@ impl Edges for Generator {
     }
 }
 
-/// For tests, which hold both ways against each other.
+/// For tests, which compare both sources of edges.
 #[cfg(test)]
 impl Edges for Tuples {
     fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
@@ -43,7 +44,7 @@ impl Edges for Tuples {
     }
 }
 
-/// The edges, multi-edges and self-loops included, in the generator's order.
+/// The edges in the generator's order, multi-edges and self-loops included.
 pub struct Tuples {
     spec: Spec,
     /// Both ends in one number, the first in the lower half.
@@ -51,12 +52,12 @@ pub struct Tuples {
 }
 
 impl Tuples {
-    /// Generates them with all threads, each a part of neighbouring edges.
+    /// Generates the edges with all threads, each a contiguous range.
     pub fn generate<C: Team>(crew: &C, spec: &Spec, room: &ArrayPlacement) -> Result<Self, C::Error> {
         Self::generate_share(crew, spec, 0..spec.edges(), room)
     }
 
-    /// Generates these of them alone.
+    /// Generates a range of the edges.
     pub(crate) fn generate_share<C: Team>(
         crew: &C,
         spec: &Spec,
@@ -83,7 +84,8 @@ impl Tuples {
         Ok(Self { spec: *spec, pairs })
     }
 
-    /// Edges made by hand, for tests: the graph has 2^scale vertices. Where there are some times as many edges its spec says so.
+    /// Edges written by hand, for tests; the graph has 2^scale vertices. The
+    /// edge factor of the spec is the ratio of edges to vertices, at least 1.
     #[cfg(test)]
     pub(crate) fn of(scale: u32, edges: &[(u32, u32)]) -> Self {
         let mut pairs: Array<u64> = ArrayPlacement::kernel_default().array(edges.len()).unwrap();
@@ -100,12 +102,12 @@ impl Tuples {
         self.pairs.len() as u64
     }
 
-    /// All of them, as pairs of vertices.
+    /// Returns all edges, as pairs of vertices.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         self.pairs.iter().copied().map(ends)
     }
 
-    /// A thread's part of them, as pairs of vertices.
+    /// Returns a thread's share of the edges, as pairs of vertices.
     pub(crate) fn part(&self, hand: &TeamWorker<'_>) -> impl Iterator<Item = (u32, u32)> + Clone {
         self.pairs[hand.share(self.pairs.len())].iter().copied().map(ends)
     }
@@ -121,7 +123,7 @@ mod tests {
     use crate::team::PlainTeam;
 
     #[test]
-    fn any_number_of_threads_generates_the_same() {
+    fn edges_do_not_depend_on_the_number_of_threads() {
         let spec = Spec { scale: 13, edge_factor: 5, seed: (2, 3) };
         let one = Tuples::generate(&PlainTeam(1), &spec, &ArrayPlacement::kernel_default()).unwrap();
         let mut edges = vec![[0; 2]; spec.edges() as usize];

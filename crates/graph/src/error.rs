@@ -1,4 +1,4 @@
-//! Why there is no graph.
+//! Errors of construction and search.
 
 use std::fmt;
 
@@ -8,61 +8,61 @@ use model::values::units::Bytes;
 use crate::storage::{StorageError, StorageErrorKind};
 use crate::team::TeamStopped;
 
-/// Why there is no graph, or no search in it.
+/// Reason why a graph cannot be constructed or searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A scale that no graph has here.
+    /// The scale is out of range.
     Scale {
         scale: u32,
         max: u32,
     },
-    /// So many edges per vertex cannot be.
+    /// The edge factor is out of range.
     EdgeFactor {
         edge_factor: u64,
         max: u64,
     },
-    /// Constructing, keeping and searching it takes more memory than there is.
+    /// Construction and search need more memory than is available.
     TooLarge {
         scale: u32,
         needed: Bytes,
         available: Bytes,
     },
-    /// Construction out of core needs more memory than it may take.
+    /// Construction out of core needs more memory than its limit.
     Little {
         scale: u32,
-        /// The least that it takes.
+        /// Minimum memory.
         needed: Bytes,
         asked: Bytes,
     },
-    /// Edges that belong together do not fit into the memory of a thread.
+    /// A bucket of edges does not fit into the memory of a thread.
     Bucket,
-    /// What construction keeps outside memory was not written or read.
+    /// Reading or writing a scratch file failed.
     Storage(StorageError),
-    /// Edges could not be had.
+    /// Reading the edges failed.
     Edges(String),
-    /// HEAD cannot have so many columns.
+    /// The number of head columns is out of range.
     Columns {
         columns: u32,
         max: u32,
     },
-    /// HEAD and the index do not fit into the DRAM that they may take.
+    /// The head columns and the index do not fit into the DRAM limit.
     Dram {
         asked: Bytes,
-        /// What so many columns take.
+        /// Size with the requested columns.
         needed: Bytes,
         columns: u32,
     },
-    /// Memory could not be had or placed.
+    /// Memory could not be allocated or placed.
     Memory(MemoryError),
-    /// The graph cannot be dealt to so many parts.
+    /// The graph cannot be distributed to this many shards.
     Parts {
         vertices: u64,
-        /// How many were asked for.
+        /// Requested number of shards.
         parts: usize,
     },
     /// No vertex has an edge, so there is no root.
     NoEdges,
-    /// The root is no vertex of the graph, or one without edges.
+    /// The root is not a vertex of the graph, or has no edges.
     Root(u64),
     Stopped,
 }
@@ -70,33 +70,36 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Scale { scale, max } => write!(f, "scale {scale}: a graph has 2^1 to 2^{max} vertices here"),
+            Self::Scale { scale, max } => write!(f, "scale {scale} is out of range: it must be 1 to {max}"),
             Self::EdgeFactor { edge_factor, max } => {
-                write!(f, "edge factor {edge_factor}: a graph has 1 to {max} edges per vertex")
+                write!(f, "edge factor {edge_factor} is out of range: it must be 1 to {max}")
             }
             Self::TooLarge { scale, needed, available } => {
                 write!(
                     f,
-                    "a graph of scale {scale} needs {needed} of memory for its construction; {available} are available"
+                    "constructing a graph of scale {scale} needs {needed} of memory; only {available} is available"
                 )
             }
             Self::Little { scale, needed, asked } => write!(
                 f,
-                "construction of a graph of scale {scale} out of core needs at least {needed} of memory for its arrays; it may \
-                 take {asked}"
+                "constructing a graph of scale {scale} out of core needs at least {needed} of memory for its arrays; the \
+                 limit is {asked}"
             ),
-            Self::Bucket => f.write_str("more different edges lie close together than a thread's memory has room for"),
+            Self::Bucket => f.write_str("a bucket has more distinct edges than fit into the memory of a thread"),
             Self::Storage(trouble) => trouble.fmt(f),
             Self::Edges(why) => f.write_str(why),
-            Self::Columns { columns, max } => write!(f, "k = {columns}: HEAD has 1 to {max} columns"),
-            Self::Dram { asked, needed, columns } => write!(
-                f,
-                "HEAD with k = {columns} and the index take {needed} of DRAM, and {asked} are all that they may take"
-            ),
+            Self::Columns { columns, max } => {
+                write!(f, "k = {columns} is out of range: the number of head columns must be 1 to {max}")
+            }
+            Self::Dram { asked, needed, columns } => {
+                write!(f, "the head columns (k = {columns}) and the index need {needed} of DRAM; the limit is {asked}")
+            }
             Self::Memory(error) => error.fmt(f),
-            Self::Parts { vertices, parts } => write!(f, "{vertices} vertices cannot be dealt to {parts} parts"),
-            Self::NoEdges => f.write_str("no vertex of this graph has an edge to another one"),
-            Self::Root(root) => write!(f, "root {root} is no vertex of this graph that has an edge to another one"),
+            Self::Parts { vertices, parts } => write!(f, "{vertices} vertices cannot be distributed to {parts} shards"),
+            Self::NoEdges => f.write_str("the graph has no edge between two different vertices"),
+            Self::Root(root) => {
+                write!(f, "invalid root {root}: the graph has no such vertex, or the vertex has no edge to another one")
+            }
             Self::Stopped => f.write_str("the threads were stopped"),
         }
     }
@@ -105,17 +108,17 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// The next step, where one is known.
+    /// Returns the next step, if one is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::TooLarge { .. } => Some("take a smaller scale, or end what else uses memory"),
-            Self::Little { .. } | Self::Bucket => Some("give it more memory"),
+            Self::TooLarge { .. } => Some("choose a smaller scale, or stop other programs that use memory"),
+            Self::Little { .. } | Self::Bucket => Some("raise the memory limit"),
             Self::Storage(StorageError { kind: StorageErrorKind::Full, .. }) => {
-                Some("make room, or name a folder on another disk")
+                Some("free space, or choose a directory on another disk")
             }
-            Self::Dram { columns: 1, .. } => Some("give it more: dram=50%"),
-            Self::Dram { .. } => Some("give it more, or let k be chosen: k=0"),
-            Self::Parts { .. } => Some("take a larger scale, or fewer parts"),
+            Self::Dram { columns: 1, .. } => Some("raise the limit, for example dram=50%"),
+            Self::Dram { .. } => Some("raise the limit, or let the number of columns be chosen automatically: k=0"),
+            Self::Parts { .. } => Some("choose a larger scale, or fewer shards"),
             Self::Memory(error) => error.hint(),
             _ => None,
         }

@@ -1,10 +1,11 @@
-//! A constructed graph as bytes: a header with a version, the sizes and checksums (SHA-256) of five sections, and the sections.
-//! What is read is trusted no further than it was checked: a file that is cut, damaged, foreign or made up is refused with the reason.
+//! Reads and writes a constructed graph: a header with a version and the sizes and checksums (SHA-256) of five
+//! sections, then the sections. Everything is validated on reading: a file that is truncated, damaged, of another
+//! format or inconsistent is rejected with the reason.
 //!
-//! Layout, all numbers little-endian: 8 bytes magic, u32 version, u32 columns, u32 scale, u32 zero, u64 edge factor, two u64
-//! seeds, u64 ranks, u64 neighbours; for each section u64 bytes and 32 bytes SHA-256; SHA-256 of all before. Sections: rows
-//! of each column and of TAIL (u32), HEAD (u32, columns filled up to 64 rows), TAIL (coded lists), where lists of TAIL
-//! begin (u64), labels of ranks (u32).
+//! Layout, all numbers little-endian: 8 bytes magic, u32 version, u32 columns, u32 scale, u32 zero, u64 edge factor,
+//! two u64 seeds, u64 ranks, u64 neighbours; for each section u64 bytes and 32 bytes SHA-256; SHA-256 of everything
+//! before. Sections: rows of each column and of the tail lists (u32), head columns (u32, padded to 64 rows), tail lists
+//! (encoded), starts of the tail lists (u64), labels of the ranks (u32).
 
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -23,29 +24,29 @@ use crate::kronecker::Spec;
 use crate::layout::{COLUMNS_MAX, Layout, NO_LABEL, PlainLists, ROWS_ALIGNED};
 use crate::team::{Chunks, PlainTeam, Team};
 
-/// Of the format; others are refused.
+/// Format version; files of other versions are rejected.
 pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"nearfarG";
 pub(crate) const SECTIONS: [&str; 5] = ["rows", "HEAD", "TAIL", "index", "labels"];
 const FIELDS_BYTES: usize = 8 + 4 * 4 + 5 * 8;
 pub(crate) const HEADER_BYTES: usize = FIELDS_BYTES + SECTIONS.len() * 40 + 32;
-/// Ranks whose lists a thread checks at a time.
+/// Ranks whose lists a thread checks per chunk.
 const PIECE: usize = 4096;
 
-/// Why a file is no graph.
+/// Reason why a file is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// It cannot be read or written.
+    /// Reading or writing failed.
     Io(String),
     Foreign,
-    /// It has a version that this program does not know.
+    /// The format version is unknown.
     Version(u32),
     Cut(&'static str),
-    /// Something in it has changed since it was written.
+    /// A checksum does not match.
     Damaged(&'static str),
-    /// Checksums are right, and what it says cannot be.
+    /// The checksums match, but the contents are inconsistent.
     Impossible(String),
-    /// It is whole, and cannot be had here.
+    /// The file is valid, but the graph cannot be loaded here.
     Graph(Error),
 }
 
@@ -53,11 +54,13 @@ impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(why) => f.write_str(why),
-            Self::Foreign => f.write_str("this is no graph that nearfar has written"),
-            Self::Version(version) => write!(f, "the graph has format {version}; this program knows format {VERSION}"),
-            Self::Cut(part) => write!(f, "the file ends in its {part}: it was cut"),
-            Self::Damaged(part) => write!(f, "the file is damaged: its {part} has another checksum"),
-            Self::Impossible(why) => write!(f, "no graph is like that: {why}"),
+            Self::Foreign => f.write_str("not a graph file of nearfar"),
+            Self::Version(version) => {
+                write!(f, "unsupported graph format {version}: this version of nearfar reads format {VERSION}")
+            }
+            Self::Cut(part) => write!(f, "the file is truncated in its {part}"),
+            Self::Damaged(part) => write!(f, "the file is damaged: the checksum of its {part} does not match"),
+            Self::Impossible(why) => write!(f, "invalid graph: {why}"),
             Self::Graph(error) => error.fmt(f),
         }
     }
@@ -65,19 +68,18 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// What stands at the beginning of a file.
+/// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub spec: Spec,
     pub columns: u32,
-    /// Vertices with an edge to another one.
+    /// Vertices with an edge to another vertex.
     pub ranks: u64,
     pub neighbours: u64,
-    /// Name, bytes and checksum of each section.
     pub sections: Vec<FileSection>,
 }
 
-/// Name, bytes and checksum (SHA-256).
+/// Name, size in bytes and checksum (SHA-256) of a section.
 pub type FileSection = (&'static str, u64, [u8; 32]);
 
 pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
@@ -101,7 +103,7 @@ pub fn write(layout: &Layout, to: &mut impl Write) -> Result<(), FileError> {
 }
 
 impl Header {
-    /// As it stands in the file, its own checksum at its end.
+    /// Encodes the header, with its own checksum at the end.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend(MAGIC);
@@ -121,7 +123,7 @@ impl Header {
     }
 }
 
-/// Reads the header alone, which has a checksum of its own.
+/// Reads only the header and verifies its checksum.
 pub fn read_header(from: &mut impl Read) -> Result<Header, FileError> {
     let mut bytes = [0; HEADER_BYTES];
     let length = read_some(from, &mut bytes)?;
@@ -165,7 +167,7 @@ fn parse(bytes: &[u8]) -> Result<Header, FileError> {
     Ok(header)
 }
 
-/// Reads a whole graph, and checks with these threads that it is one.
+/// Reads an entire graph, and validates it with these threads.
 pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> Result<Layout, FileError> {
     let header = read_header(from)?;
     let rows: Vec<u32> = {
@@ -174,7 +176,7 @@ pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> 
     };
     let fall = rows.windows(2).all(|pair| pair[0] >= pair[1]);
     if !fall || u64::from(rows[0]) != header.ranks {
-        return Err(FileError::Impossible("columns do not become shorter".into()));
+        return Err(FileError::Impossible("the lengths of the columns do not descend".into()));
     }
     let columns = header.columns as usize;
     let column_at = Layout::columns_at(&rows[..columns]);
@@ -186,7 +188,7 @@ pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> 
     parts.check(threads, room)
 }
 
-/// Fills as much as there is.
+/// Reads until the buffer is full or the input ends. Returns the number of bytes.
 fn read_some(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, FileError> {
     let mut length = 0;
     while length < bytes.len() {
@@ -200,7 +202,7 @@ fn read_some(from: &mut impl Read, bytes: &mut [u8]) -> Result<usize, FileError>
     Ok(length)
 }
 
-/// Reads a section of so many elements, with room for some more.
+/// Reads a section with this many elements, into an array with additional space.
 fn section<T: FromBytes + IntoBytes>(
     from: &mut impl Read,
     header: &Header,
@@ -211,7 +213,7 @@ fn section<T: FromBytes + IntoBytes>(
 ) -> Result<Array<T>, FileError> {
     let (name, bytes, sum) = header.sections[index];
     if elements.checked_mul(size_of::<T>() as u64) != Some(bytes) {
-        return Err(FileError::Impossible(format!("{name} has {bytes} bytes")));
+        return Err(FileError::Impossible(format!("section {name} has {bytes} bytes")));
     }
     let mut array: Array<T> =
         room.array((elements as usize).saturating_add(more)).map_err(|error| FileError::Graph(Error::Memory(error)))?;
@@ -225,7 +227,7 @@ fn section<T: FromBytes + IntoBytes>(
     Ok(array)
 }
 
-/// A graph whose bytes are as they were written, and which may still be none.
+/// The sections of a file whose checksums match, but whose contents are not validated yet.
 struct Parts {
     header: Header,
     rows: Vec<u32>,
@@ -247,14 +249,14 @@ impl Parts {
         for (own, label) in self.label[..ranks as usize].iter().enumerate() {
             match rank.get_mut(*label as usize) {
                 Some(slot) if *slot == NO_LABEL => *slot = own as u32,
-                _ => return impossible("a label is no vertex, or stands twice"),
+                _ => return impossible("a label is out of range or a duplicate"),
             }
         }
         self.label[ranks as usize..].fill(NO_LABEL);
         let tail_bytes = (self.tail.len() - PADDING) as u64;
         let ascend = self.tail_at.windows(2).all(|pair| pair[0] <= pair[1]);
         if !ascend || self.tail_at.last() != Some(&tail_bytes) || self.tail_at.first() != Some(&0) {
-            return impossible("lists of TAIL do not follow each other");
+            return impossible("the tail lists are not contiguous");
         }
         let filled = self
             .column_at
@@ -263,14 +265,14 @@ impl Parts {
             .all(|(at, rows)| self.head[at[0] + *rows as usize..at[1]].iter().all(|neighbour| *neighbour == ranks));
         let end = self.column_at[self.column_at.len() - 1];
         if !filled || self.head[end..].iter().any(|neighbour| *neighbour != ranks) {
-            return impossible("columns have rows that no rank has");
+            return impossible("the columns have more rows than ranks");
         }
         let mut degrees: Array<u32> = room.array(ranks as usize).map_err(memory)?;
         self.check_lists(threads, degrees.as_mut())?;
         self.finish(&degrees, rank, room)
     }
 
-    /// Reads every list in the plainest way, and notes how long each is.
+    /// Decodes every list with scalar code and records its length.
     fn check_lists(&self, threads: PlainTeam, degrees: &[AtomicU32]) -> Result<(), FileError> {
         let pieces = Chunks::new(degrees.len(), PIECE);
         let (bad, sum) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
@@ -293,8 +295,8 @@ impl Parts {
             .map_err(FileError::Graph)?;
         match bad.into_inner() {
             u64::MAX if sum.into_inner() == self.header.neighbours => Ok(()),
-            u64::MAX => Err(FileError::Impossible("it has another number of neighbours than it says".into())),
-            rank => Err(FileError::Impossible(format!("the list of rank {rank} is none"))),
+            u64::MAX => Err(FileError::Impossible("the number of neighbours differs from the header".into())),
+            rank => Err(FileError::Impossible(format!("the list of rank {rank} is invalid"))),
         }
     }
 
@@ -303,7 +305,7 @@ impl Parts {
         PlainLists { ranks, rows: &self.rows, column_at: &self.column_at, head: &self.head }
     }
 
-    /// A rank's bytes of TAIL.
+    /// Returns the bytes of a rank's tail list.
     fn tail(&self, rank: usize) -> Option<&[u8]> {
         let (from, to) = (*self.tail_at.get(rank)?, *self.tail_at.get(rank + 1)?);
         self.tail.get(from as usize..to as usize)
@@ -316,7 +318,7 @@ impl Parts {
             degrees[at] > degrees[at + 1] || (degrees[at] == degrees[at + 1] && labels[at] < labels[at + 1])
         };
         if !(0..degrees.len() - 1).all(ordered) {
-            return Err(FileError::Impossible("ranks do not descend by degree".into()));
+            return Err(FileError::Impossible("ranks are not sorted by descending degree".into()));
         }
         let mut steps: Vec<(u32, u32)> = Vec::new();
         for (rank, degree) in degrees.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! HEAD's neighbours as numbers of four bytes or, where ranks are below 2^24, of three: columns as long as DRAM is short.
+//! The head columns: neighbours of four bytes or, if all ranks are below 2^24, of three, which saves DRAM.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,28 +11,28 @@ use model::values::id_set::NodeId;
 use crate::arrays::{Array, ArrayPlacement};
 use crate::layout::ROWS_ALIGNED;
 
-/// Vectors are read from the last row too, four bytes at a time.
+/// Readers take whole vectors from the last row too, four bytes at a time.
 const PADDING: usize = 64;
 
-/// The columns, one after the other.
+/// The columns, stored contiguously.
 pub(crate) enum HeadColumns {
-    /// Four bytes each.
+    /// Four bytes per neighbour.
     Four(Array<u32>),
-    /// Three bytes each, the lowest first.
+    /// Three bytes per neighbour, little-endian.
     Three(Array<u8>),
 }
 
 /// The columns while threads write them.
 #[derive(Clone, Copy)]
 pub(crate) enum HeadWriter<'h> {
-    /// As [`Head::Four`].
+    /// See [`HeadColumns::Four`].
     Four(&'h [AtomicU32]),
-    /// As [`Head::Three`].
+    /// See [`HeadColumns::Three`].
     Three(&'h [AtomicU8]),
 }
 
 impl HeadWriter<'_> {
-    /// Writes neighbours from this place on; one thread writes each place.
+    /// Writes neighbours from index `at` on. Each index must be written by one thread only.
     pub(crate) fn store(self, at: usize, neighbours: &[u32]) {
         match self {
             Self::Four(wide) => {
@@ -49,17 +49,17 @@ impl HeadWriter<'_> {
 }
 
 impl HeadColumns {
-    /// Bytes that each neighbour takes at least, where this number is the largest.
+    /// Returns the minimum width in bytes of a neighbour whose maximum is `largest`.
     pub(crate) fn width(largest: u32) -> usize {
         if largest < 1 << 24 { 3 } else { 4 }
     }
 
-    /// Bytes of so many neighbours of this width, with those that are read behind the last.
+    /// Returns the size in bytes of this many neighbours of this width, padding included.
     pub(crate) fn bytes_for(neighbours: usize, width: usize) -> u64 {
         (width * (neighbours + ROWS_ALIGNED) + if width == 3 { PADDING } else { 0 }) as u64
     }
 
-    /// Room for so many neighbours and those that are read behind the last, in as few bytes as will do if none is larger than that.
+    /// Allocates columns for this many neighbours, padding included, with the smallest width that can hold `largest`.
     pub(crate) fn packed(neighbours: usize, largest: u32, room: &ArrayPlacement) -> Result<Self, MemoryError> {
         let rows = neighbours + ROWS_ALIGNED;
         Ok(match Self::width(largest) {
@@ -68,7 +68,7 @@ impl HeadColumns {
         })
     }
 
-    /// How many there is room for.
+    /// Returns the capacity in neighbours.
     pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Four(wide) => wide.len(),
@@ -76,7 +76,7 @@ impl HeadColumns {
         }
     }
 
-    /// For threads that write columns at the same time.
+    /// Returns a writer for threads that write columns concurrently.
     pub(crate) fn writer(&mut self) -> HeadWriter<'_> {
         match self {
             Self::Four(wide) => HeadWriter::Four(wide.as_mut()),
@@ -84,7 +84,7 @@ impl HeadColumns {
         }
     }
 
-    /// All of them, four bytes each.
+    /// Returns all neighbours, four bytes each.
     pub(crate) fn wide(&self) -> Cow<'_, [u32]> {
         match self {
             Self::Four(wide) => Cow::Borrowed(wide),
@@ -92,7 +92,7 @@ impl HeadColumns {
         }
     }
 
-    /// All of them as a file has them: four bytes each.
+    /// Returns all neighbours in the format of the file: four bytes each.
     pub(crate) fn wide_bytes(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Four(wide) => Cow::Borrowed(wide.view()),
@@ -118,7 +118,7 @@ impl HeadColumns {
         }
     }
 
-    /// Moves neighbours to a node.
+    /// Moves the pages of these neighbours to a memory node.
     pub(crate) fn move_to(&self, neighbours: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
         match self {
             Self::Four(wide) => wide.move_to(neighbours, node),
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_neighbours_come_back() {
+    fn packed_neighbours_round_trip() {
         let numbers: Vec<u32> = (0..1000).map(|index| (index * 2_654_435) % (1 << 24)).collect();
         let room = ArrayPlacement::kernel_default();
         for (largest, width) in [((1 << 24) - 1, 3), (1 << 24, 4)] {

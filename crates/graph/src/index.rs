@@ -1,5 +1,5 @@
-//! Where each list of TAIL lies: a byte for each rank that has one, four for hubs, and where every 64th list begins. Lists follow
-//! each other, so that a list begins where those before it in its 64 end.
+//! Finds the tail list of a rank: a one-byte length per list, four bytes for hubs, and the start of each 64th list.
+//! Lists are contiguous, so a list begins where the previous ones of its group end.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use model::values::id_set::NodeId;
 
 use crate::arrays::{Array, ArrayPlacement};
 
-/// Ranks whose lists are found from one beginning.
+/// Ranks per group; the index stores one start per group.
 const GROUP: usize = 64;
-/// The longest list whose length is a byte.
+/// The longest list whose length fits into one byte.
 const SHORT_MAX: u64 = u8::MAX as u64;
 
 pub(crate) struct Index {
-    /// Ranks that have a list.
+    /// Number of ranks that have a list.
     lists: usize,
-    /// Where the first list of each group begins, and the end of the last.
+    /// Start of the first list of each group, and the end of the last one.
     base: Array<u64>,
-    /// Lengths of the first groups' lists, up to the last group that has a long one.
+    /// Lengths of the lists of the first groups, up to the last group with a long list.
     long: Array<u32>,
-    /// Lengths of the other groups' lists.
+    /// Lengths of the lists of the other groups.
     short: Array<u8>,
 }
 
 impl Index {
-    /// Of lists that begin at these places; the last is the end.
+    /// Builds an index of lists that start at these offsets; the last element is the end.
     pub(crate) fn new(at: &[u64], room: &ArrayPlacement) -> Result<Self, MemoryError> {
         let lists = at.len() - 1;
         let groups = lists.div_ceil(GROUP);
@@ -39,7 +39,7 @@ impl Index {
         for (rank, pair) in at.windows(2).enumerate() {
             let length = pair[1] - pair[0];
             match rank.checked_sub(long.len()) {
-                // Differences between ranks take a quarter more than the list's values, of which there are less than 2^31.
+                // Encoded differences take a quarter more than the list's values, of which there are fewer than 2^31.
                 None => long[rank] = u32::try_from(length).expect("no list takes 4 GiB"),
                 Some(rank) => short[rank] = length as u8,
             }
@@ -47,17 +47,17 @@ impl Index {
         Ok(Self { lists, base, long, short })
     }
 
-    /// Whether the length of a list takes more than a byte.
+    /// Returns true if the length of a list takes more than one byte.
     pub(crate) fn is_long(length: u64) -> bool {
         length > SHORT_MAX
     }
 
-    /// Ranks that have a list.
+    /// Returns the number of ranks that have a list.
     pub(crate) fn lists(&self) -> usize {
         self.lists
     }
 
-    /// Where a rank's list begins, and how long it is. Ranks without a list have none.
+    /// Returns the offset and length of a rank's list. The length is zero for ranks without one.
     #[inline(always)]
     pub(crate) fn list(&self, rank: u32) -> (u64, usize) {
         let rank = rank as usize;
@@ -72,22 +72,22 @@ impl Index {
         }
     }
 
-    /// Where each list begins, and the end of the last.
+    /// Returns the start of each list, and the end of the last one.
     pub(crate) fn starts(&self) -> impl Iterator<Item = u64> {
         (0..=self.lists).map(|rank| self.start(rank as u32))
     }
 
-    /// Where a rank's list begins; that behind the last begins at the end.
+    /// Returns the start of a rank's list; for the rank after the last one, the end.
     pub(crate) fn start(&self, rank: u32) -> u64 {
         if (rank as usize) < self.lists { self.list(rank).0 } else { self.end() }
     }
 
-    /// The end of the last list.
+    /// Returns the end of the last list.
     pub(crate) fn end(&self) -> u64 {
         self.base[self.base.len() - 1]
     }
 
-    /// The first list that does not end within so many bytes.
+    /// Returns the first list that does not end within this many bytes.
     pub(crate) fn first_beyond(&self, bytes: u64) -> usize {
         let ends_within = |rank: &usize| {
             let (from, length) = self.list(*rank as u32);
@@ -101,26 +101,26 @@ impl Index {
         low
     }
 
-    /// Adds its pages by node, as [`Array::add_pages`] does.
+    /// Adds the number of its pages per memory node, as [`Array::add_pages`] does.
     pub(crate) fn add_pages(&self, most: usize, pages: &mut BTreeMap<NodeId, u64>) -> Result<(), MemoryError> {
         self.base.add_pages(most, pages)?;
         self.long.add_pages(most, pages)?;
         self.short.add_pages(most, pages)
     }
 
-    /// Bytes that it takes.
+    /// Returns its size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.base.bytes() + self.long.bytes() + self.short.bytes()
     }
 
-    /// Its bytes at most, for so many lists of which so many may be long.
+    /// Returns the maximum size in bytes of an index of this many lists, of which `long` may be long.
     pub(crate) fn bytes_for(lists: usize, long: usize) -> u64 {
         let (groups, long_groups) = (lists.div_ceil(GROUP) as u64, long.div_ceil(GROUP) as u64);
         8 * (groups + 1) + (GROUP as u64) * (groups + 3 * long_groups.min(groups))
     }
 }
 
-/// The sum of the first so many of 64 bytes, eight at a time.
+/// Returns the sum of the first `count` of 64 bytes, added eight at a time.
 #[inline(always)]
 fn sum(lengths: &[u8], count: usize) -> u64 {
     const LOW: u64 = 0x00FF_00FF_00FF_00FF;
@@ -128,7 +128,7 @@ fn sum(lengths: &[u8], count: usize) -> u64 {
     let halves = |word: u64| (word & LOW) + (word >> 8 & LOW);
     let whole: u64 = words[..count / 8].iter().map(|word| halves(u64::from_le_bytes(*word))).sum();
     let rest = u64::from_le_bytes(words[count / 8]) & ((1 << (8 * (count % 8))) - 1);
-    // Four numbers below 8 x 510 each, added up in the uppermost sixteen bits.
+    // Four sums below 8 × 510 each, added up in the uppermost sixteen bits.
     (whole + halves(rest)).wrapping_mul(0x0001_0001_0001_0001) >> 48
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_where_they_were() {
+    fn index_returns_the_original_offsets() {
         let long = |rank: usize| 70_000 / (rank as u64 + 1) + 3;
         for count in [0, 1, 63, 64, 65, 200, 1000] {
             let alternating = |rank: usize| if rank == 130 { 256 } else { 255 - rank as u64 % 7 };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_fit_are_counted() {
+    fn lists_within_a_byte_limit_are_counted() {
         let index = Index::new(&starts([300, 40, 40, 20].into_iter()), &ArrayPlacement::kernel_default()).unwrap();
         let first = [0, 299, 300, 339, 340, 399, 400, 1000].map(|bytes| index.first_beyond(bytes));
         assert_eq!(first, [0, 0, 1, 1, 2, 3, 4, 4]);

@@ -1,9 +1,9 @@
-//! The Graph500's Kronecker graphs, bit for bit: edge e of a graph depends on the seeds and e alone, so any thread can
-//! make any part in any order.
+//! Generates the Kronecker graphs of the Graph500, bit for bit. Edge e depends only on the seeds and e, so any thread
+//! can generate any range in any order.
 //!
-//! A graph of scale S has 2^S vertices. For each edge the generator's state is skipped to (0, e, 0); each of the S levels takes
-//! one draw, which chooses a quadrant with probabilities 0.57, 0.19, 0.19 and 0.05; while both ends are alike so far the
-//! lower left one becomes the upper right; the ends are then scrambled.
+//! A graph of scale S has 2^S vertices. For each edge, the generator's state skips to (0, e, 0). Each of the S levels
+//! takes one draw, which chooses a quadrant with probabilities 0.57, 0.19, 0.19 and 0.05; as long as both ends are
+//! equal, the lower left quadrant is replaced by the upper right one. The ends are then scrambled.
 
 #![allow(clippy::needless_range_loop, reason = "lanes of several arrays go side by side")]
 
@@ -12,39 +12,39 @@ mod wide;
 use crate::error::Error;
 use crate::mrg::{JumpMatrix, MODULUS, MrgState, next, reduce};
 
-/// Edges per vertex of the benchmark.
+/// Edges per vertex in the benchmark.
 pub const EDGE_FACTOR: u64 = 16;
-/// Above it a count of edges would leave 63 bits at once, and no machine has the room.
+/// At larger scales the number of edges would soon exceed 63 bits, and no machine has the memory.
 pub const SCALE_MAX: u32 = 40;
 const EDGE_FACTOR_MAX: u64 = 1 << 16;
 
-/// Edges that are made at once: two vectors of eight numbers, so that one's latency hides behind the other's.
+/// Edges generated together: two vectors of eight numbers, so that the latencies overlap.
 const LANES: usize = 16;
-/// Probabilities are multiples of 1/10000. Draws below the remainder are drawn again, so that none is favoured.
+/// Denominator of the probabilities. Draws below the remainder are repeated to avoid bias.
 const PARTS: u64 = 10_000;
 const REDRAWN: u64 = MODULUS % PARTS;
-/// One more than the last value of the quadrants in the order in which the definition asks for them.
+/// Upper bound (exclusive) of each quadrant's draws, in the order in which the specification tests them.
 const UPPER_RIGHT: u64 = 1_900;
 const LOWER_LEFT: u64 = 3_800;
 const UPPER_LEFT: u64 = 9_500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// 2^scale vertices.
+    /// Log2 of the number of vertices.
     pub scale: u32,
     /// Edges per vertex.
     pub edge_factor: u64,
-    /// The Graph500's two seeds.
+    /// The two seeds of the Graph500.
     pub seed: (u64, u64),
 }
 
 impl Spec {
-    /// The benchmark's graph of this scale: edge factor 16, seeds 2 and 3.
+    /// Returns the benchmark's graph of this scale: edge factor 16, seeds 2 and 3.
     pub fn graph500(scale: u32) -> Self {
         Self { scale, edge_factor: EDGE_FACTOR, seed: (2, 3) }
     }
 
-    /// What is wrong with it.
+    /// Checks the ranges of scale and edge factor.
     pub fn check(&self) -> Result<(), Error> {
         if !(1..=SCALE_MAX).contains(&self.scale) {
             return Err(Error::Scale { scale: self.scale, max: SCALE_MAX });
@@ -59,38 +59,38 @@ impl Spec {
         1 << self.scale
     }
 
-    /// Edges as generated, with multi-edges and self-loops.
+    /// Returns the number of generated edges, multi-edges and self-loops included.
     pub fn edges(&self) -> u64 {
         self.edge_factor << self.scale
     }
 }
 
-/// Makes edges of one graph.
+/// Generates the edges of one graph.
 #[derive(Clone, Debug)]
 pub struct Generator {
     scale: u32,
     start: MrgState,
-    /// From one edge to the next: 2^64 steps.
+    /// Jump from one edge to the next: 2^64 steps.
     edge: JumpMatrix,
-    /// From one group of edges to the next.
+    /// Jump from one group of edges to the next.
     group: JumpMatrix,
     scramble: Scramble,
 }
 
-/// Two odd factors and a sum.
+/// The constants that scramble vertices: two odd factors and a summand.
 #[derive(Clone, Copy, Debug)]
 struct Scramble {
     sum: u64,
     factors: [u64; 2],
-    /// How far reversed bits are moved down.
+    /// Right shift of the reversed bits.
     down: u32,
 }
 
-/// The states of a group, number by number: `states[i][lane]`.
+/// The states of a group as structure of arrays: `states[i][lane]`.
 type StateLanes = [[u64; LANES]; 5];
 
 impl Generator {
-    /// For the graph of this spec.
+    /// Creates a generator for the graph of this spec.
     pub fn new(spec: &Spec) -> Result<Self, Error> {
         spec.check()?;
         let start = MrgState::seeded(spec.seed);
@@ -106,13 +106,13 @@ impl Generator {
         Ok(Self { scale: spec.scale, start, edge, group: edge.times(LANES as u64), scramble })
     }
 
-    /// Writes the edges from `first` on, as pairs of vertices. The way to the first edge takes some microseconds, so ask for
-    /// thousands at once.
+    /// Writes the edges from `first` on, as pairs of vertices. Skipping to the first edge takes some microseconds, so
+    /// request thousands at once.
     pub fn fill(&self, first: u64, edges: &mut [[u64; 2]]) {
         wide::fill(self, first, edges);
     }
 
-    /// As [`Generator::fill`]; inlined where it is compiled for wider vectors.
+    /// Implements [`Generator::fill`]; inlined into functions that are compiled for wider vectors.
     #[inline(always)]
     fn fill_here(&self, first: u64, edges: &mut [[u64; 2]]) {
         let mut group = self.group_at(first);
@@ -143,7 +143,7 @@ impl Generator {
         let mut after = [[0; LANES]; 5];
         for (row, numbers) in self.group.0.iter().zip(&mut after) {
             for lane in 0..LANES {
-                // Each product is folded to 32 bits and a few, so that five of them fit.
+                // Each product is reduced to slightly more than 32 bits, so that the sum of five does not overflow.
                 let part = |at: usize| {
                     let product = row[at] * group[at][lane];
                     (product & MODULUS) + (product >> 31)
@@ -154,14 +154,14 @@ impl Generator {
         *group = after;
     }
 
-    /// Makes a group of edges; true when a draw must be drawn again, which one in half a million must: the edges are wrong
-    /// then.
+    /// Generates a group of edges. Returns true if a draw must be repeated, which happens once in half a million draws;
+    /// the edges are then invalid.
     #[inline(always)]
     fn make(&self, group: &StateLanes, from: &mut [u64; LANES], to: &mut [u64; LANES]) -> bool {
-        // A ring, the newest number at `newest` and the oldest after it.
+        // A ring buffer; the newest number is at `newest`, the oldest follows it.
         let mut ring = [group[0], group[4], group[3], group[2], group[1]];
         let mut newest = 0;
-        let mut alike = [1; LANES];
+        let mut equal = [1; LANES];
         let mut redrawn = [0; LANES];
         for _ in 0..self.scale {
             let oldest = if newest == 4 { 0 } else { newest + 1 };
@@ -169,8 +169,8 @@ impl Generator {
                 let draw = next(ring[newest][lane], ring[oldest][lane]);
                 ring[oldest][lane] = draw;
                 redrawn[lane] |= u64::from(draw < REDRAWN);
-                let (down, right) = quadrant(remainder(draw), alike[lane]);
-                alike[lane] &= 1 ^ down ^ right;
+                let (down, right) = quadrant(remainder(draw), equal[lane]);
+                equal[lane] &= 1 ^ down ^ right;
                 from[lane] = from[lane] << 1 | down;
                 to[lane] = to[lane] << 1 | right;
             }
@@ -183,7 +183,7 @@ impl Generator {
         redrawn.iter().any(|lane| *lane != 0)
     }
 
-    /// As the definition says it, edge by edge.
+    /// Generates one edge at a time, exactly as specified.
     #[cold]
     fn make_slowly(&self, group: &StateLanes, from: &mut [u64; LANES], to: &mut [u64; LANES]) {
         for lane in 0..LANES {
@@ -203,16 +203,16 @@ impl Generator {
     }
 }
 
-/// The next bit of both ends. `alike` is 1 while both ends are: then the lower left quadrant is flipped.
+/// Returns the next bit of both ends. `equal` is 1 while both ends are equal; the lower left quadrant is then flipped.
 #[inline(always)]
-fn quadrant(part: u64, alike: u64) -> (u64, u64) {
+fn quadrant(part: u64, equal: u64) -> (u64, u64) {
     let upper_right = u64::from(part < UPPER_RIGHT);
     let lower_left = u64::from(part < LOWER_LEFT) - upper_right;
     let lower_right = u64::from(part >= UPPER_LEFT);
-    (lower_right | (lower_left & (alike ^ 1)), lower_right | upper_right | (lower_left & alike))
+    (lower_right | (lower_left & (equal ^ 1)), lower_right | upper_right | (lower_left & equal))
 }
 
-/// A draw modulo 10000, without a division: exact below 2^32.
+/// Returns a draw modulo 10000 without a division; exact below 2^32.
 #[inline(always)]
 fn remainder(draw: u64) -> u64 {
     // 2^45 / 10000, rounded up.
@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// SHA-256 of the edge list as pairs of little-endian u64.
+    /// Returns the SHA-256 of the edge list as pairs of little-endian u64.
     fn hash(scale: u32) -> String {
         let spec = Spec::graph500(scale);
         let generator = Generator::new(&spec).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_that_of_the_whole() {
+    fn any_range_equals_that_of_the_whole_list() {
         let spec = Spec { scale: 12, edge_factor: 3, seed: (7, u64::MAX) };
         let generator = Generator::new(&spec).unwrap();
         let mut whole = vec![[0; 2]; spec.edges() as usize];
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_with_a_draw_to_be_redrawn_are_made_slowly_and_others_alike() {
+    fn groups_with_repeated_draws_equal_the_scalar_result() {
         let generator = Generator::new(&Spec::graph500(30)).unwrap();
         let mut group = generator.group_at(0);
         let mut redrawn = 0;
@@ -291,7 +291,7 @@ mod tests {
             redrawn += u32::from(again);
             generator.advance(&mut group);
         }
-        // 9.6 million draws of which one in 590 000 is redrawn.
+        // 9.6 million draws, of which one in 590 000 is repeated.
         assert!((4..60).contains(&redrawn), "{redrawn}");
     }
 
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_graphs_are_refused() {
+    fn specs_out_of_range_return_errors() {
         let words = |spec: Spec| Generator::new(&spec).unwrap_err().to_string();
         assert!(words(Spec::graph500(0)).contains("scale 0"));
         assert!(words(Spec::graph500(41)).contains("scale 41"));

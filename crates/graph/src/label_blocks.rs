@@ -1,28 +1,29 @@
-//! Ranks in the order of their labels. Ranks of one degree ascend with their labels, so the ranks whose labels lie in one
-//! block are a run in each degree: a search writes its result block by block, each in the cache, and reads every run
-//! forwards. There are too many degrees among hubs for runs to be worth it; they are few and come last, one by one.
+//! Groups ranks into blocks of labels. Ranks of equal degree ascend with their labels, so the ranks whose labels are in
+//! one block form a run per degree. A search writes its result block by block, each in the cache, and reads each run
+//! sequentially. Hubs have too many different degrees for runs to be useful; they are few and are written last, one by
+//! one.
 
 use machine::memory::MemoryError;
 
 use crate::arrays::{Array, ArrayPlacement};
 
-/// Labels of a block: 128 KiB of the result, which stay in a core's own cache.
+/// Labels per block: 128 KiB of the result, which fits into the private cache of a core.
 pub(crate) const BLOCK: usize = 1 << 15;
-/// Ranks of higher degree are hubs: some percent of all, and above it runs of a block would be of a few ranks.
+/// Ranks of higher degree are hubs: a few percent of all. Above this degree, a block's runs would have only a few ranks
+/// each.
 const DEGREE_MAX: u32 = 128;
 
-/// Which ranks lie in which block.
+/// The runs of ranks of each block.
 pub(crate) struct LabelBlocks {
     pub(crate) hubs: u32,
     pub(crate) blocks: usize,
-    /// For each block, the first rank of each class in it; `starts[block * classes + class]`, and those of one block more,
-    /// which are the ends.
+    /// First rank of each class in each block, at `starts[block * classes + class]`; one more block has the ends.
     starts: Array<u32>,
     classes: usize,
 }
 
 impl LabelBlocks {
-    /// Of ranks with these degrees (descending) and labels (ascending in each degree).
+    /// Groups ranks with these degrees (descending) and labels (ascending within each degree).
     pub(crate) fn new(
         degrees: impl Fn(u32) -> u32,
         label: &[u32],
@@ -31,7 +32,7 @@ impl LabelBlocks {
         room: &ArrayPlacement,
     ) -> Result<Self, MemoryError> {
         let blocks = (vertices as usize).div_ceil(BLOCK);
-        // The first rank of at most this degree.
+        // The first rank with at most this degree.
         let first = |degree: u32| partition(0, ranks, |rank| degrees(rank) > degree);
         let hubs = first(DEGREE_MAX);
         let classes = DEGREE_MAX as usize;
@@ -47,7 +48,7 @@ impl LabelBlocks {
         Ok(Self { hubs, blocks, starts, classes })
     }
 
-    /// The runs of ranks whose labels lie in a block, without hubs.
+    /// Returns the runs of ranks whose labels are in a block, without hubs.
     #[inline]
     pub(crate) fn runs(&self, block: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
         let from = &self.starts[block * self.classes..][..self.classes];
@@ -55,7 +56,7 @@ impl LabelBlocks {
         from.iter().zip(to).map(|(from, to)| *from as usize..*to as usize)
     }
 
-    /// Of a graph with so many vertices.
+    /// Returns the size in bytes for a graph with this many vertices.
     pub(crate) fn bytes_for(vertices: u64) -> u64 {
         4 * u64::from(DEGREE_MAX) * (vertices.div_ceil(BLOCK as u64) + 1)
     }
@@ -65,7 +66,8 @@ impl LabelBlocks {
     }
 }
 
-/// The first of these numbers for which it is not so; it is so for all before that and none after.
+/// Returns the first of these numbers for which the predicate is false. It must be true for all before and false for
+/// all after.
 fn partition(mut from: u32, mut to: u32, so: impl Fn(u32) -> bool) -> u32 {
     while from < to {
         let middle = from + (to - from) / 2;
@@ -79,8 +81,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_is_in_the_block_of_its_label_or_a_hub() {
-        // Degrees 200, 200, then 128 down to 1 for labels in three blocks.
+    fn each_rank_is_in_the_block_of_its_label_or_a_hub() {
+        // Degrees 200, 200, then 128 down to 1, with labels in three blocks.
         let vertices = 3 * BLOCK as u64 - 5;
         let mut degree_of: Vec<(u32, u32)> =
             (0..vertices as u32).step_by(11).map(|label| (label % 128 + 1, label)).collect();

@@ -1,5 +1,5 @@
-//! Sixteen ranks at a time: what the search does with them, in AVX-512, in AVX2 and without vectors. The search is
-//! written once (`scan`) and compiled three times. And asking for memory ahead. Knows nothing of graphs.
+//! Operations on sixteen ranks at a time, in AVX-512, in AVX2 and in scalar code, and prefetching. The search is
+//! written once (`bottom_up`, `top_down`) and compiled for each of the three. Must not depend on graphs.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
@@ -10,10 +10,10 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod plain;
 
-/// How many ranks are looked at together.
+/// Number of ranks processed together.
 pub(crate) const WIDTH: usize = 16;
 
-/// Which instructions the search uses.
+/// Instruction set that the search uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
     /// AVX-512 with VBMI2 (Ice Lake, Zen 4 and newer), and BMI2.
@@ -24,15 +24,15 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Fastest first.
+    /// All instruction sets, the fastest first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Plain];
 
-    /// The fastest that this processor has.
+    /// Returns the fastest one that this CPU supports.
     pub fn best() -> Self {
         Self::ALL.into_iter().find(|isa| isa.is_here()).unwrap_or(Self::Plain)
     }
 
-    /// Whether this processor has it.
+    /// Returns true if this CPU supports it.
     #[cfg(target_arch = "x86_64")]
     pub fn is_here(self) -> bool {
         match self {
@@ -57,13 +57,13 @@ impl Isa {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns true if this CPU supports it.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_here(self) -> bool {
         self == Self::Plain
     }
 
-    /// Its name, as in `--set isa=avx2`.
+    /// Returns its name, as in `--set isa=avx2`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "avx512",
@@ -73,64 +73,67 @@ impl Isa {
     }
 }
 
-/// Operations on sixteen numbers. A mask has a bit for each; those without are not touched in memory.
+/// Operations on sixteen numbers. A mask has one bit per lane; memory of lanes outside the mask is not accessed.
 ///
 /// # Safety
-/// Every function: the processor has the instructions ([`Isa::is_here`]), and memory is there as each says.
+/// For all functions: the CPU supports the instructions ([`Isa::is_here`]), and the memory is accessible as each
+/// function states.
 pub(crate) trait Lanes {
     type Vector: Copy;
 
-    /// Reads sixteen numbers that follow each other.
+    /// Loads sixteen consecutive numbers.
     unsafe fn load(from: *const u32) -> Self::Vector;
 
-    /// This number and those after it.
+    /// Returns `first` and the fifteen numbers after it.
     unsafe fn from(first: u32) -> Self::Vector;
 
-    /// For each lane of the mask the number at its index.
+    /// Loads the number at each lane's index, for the lanes of the mask.
     unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector;
 
-    /// Reads sixteen numbers of three bytes that follow each other; 64 bytes may be read.
+    /// Loads sixteen consecutive numbers of three bytes. 64 bytes must be readable.
     unsafe fn load_three(from: *const u8) -> Self::Vector;
 
-    /// For each lane of the mask the number of three bytes at its index; four bytes may be read of each.
+    /// Loads the number of three bytes at each lane's index, for the lanes of the mask. Four bytes must be readable at
+    /// each.
     unsafe fn gather_three(base: *const u8, at: Self::Vector, mask: u32) -> Self::Vector;
 
-    /// The lanes of the mask that are below a limit.
+    /// Returns the lanes of the mask that are below a limit.
     unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32;
 
-    /// The lanes of the mask whose bit is set in a map of bits, which no thread changes during the call.
+    /// Returns the lanes of the mask whose bit is set in a bit map. No thread may change the map during the call.
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32;
 
-    /// The lanes of the mask whose bit is set in a map of bits that other threads may change during the call. Each lane is a
-    /// relaxed atomic load.
+    /// Returns the lanes of the mask whose bit is set in a bit map that other threads may change during the call. Each
+    /// lane is a relaxed atomic load.
     unsafe fn shared_bits(map: &[AtomicU64], of: Self::Vector, mask: u32) -> u32;
 
-    /// Writes the lanes of the mask, each to its place.
+    /// Stores the lanes of the mask, each at its own position.
     unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32);
 
-    /// Writes the lanes of the mask one after the other; up to sixteen numbers may be overwritten.
+    /// Stores the lanes of the mask contiguously. Up to sixteen numbers may be overwritten.
     unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32);
 
     unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH];
 
     unsafe fn zero() -> Self::Vector;
 
-    /// Decodes `count` (1 to 16) values of a coded list: `codes` has two bits for each, the bytes begin at `data`, of which 64 may
-    /// be read; `before` has the last value in its last lane. Gives the values, and how many bytes they took.
+    /// Decodes `count` (1 to 16) values of an encoded list. `codes` has two bits per value; 64 bytes must be readable
+    /// from `data` on; the last lane of `before` has the previous value. Returns the values and the number of bytes
+    /// consumed.
     unsafe fn decode(codes: u32, data: *const u8, count: usize, before: Self::Vector) -> (Self::Vector, usize);
 }
 
-/// The lanes below a count.
+/// Returns a mask of the first `count` lanes.
 #[inline(always)]
 pub(crate) fn first(count: usize) -> u32 {
     if count >= WIDTH { 0xFFFF } else { (1 << count) - 1 }
 }
 
-/// Asks for a line of memory that will be wanted soon.
+/// Prefetches a cache line.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: SSE is part of x86-64; a prefetch changes nothing but caches.
+    // SAFETY: SSE is part of x86-64; a prefetch affects only caches.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
@@ -144,14 +147,14 @@ mod tests {
     use super::*;
     use crate::coded;
 
-    /// Every operation on many inputs, against the plainest words for it.
+    /// Compares each operation with scalar code on many inputs.
     unsafe fn check<L: Lanes>() {
         let memory: Vec<u32> = (0..200).map(|index| 2_654_435_761_u32.wrapping_mul(index + 1) % 1000).collect();
         let map: Vec<u32> = (0..40_u32).map(|word| word.wrapping_mul(0x9E37_79B9)).collect();
         for mask in [0, 1, 0x8000, 0xFFFF, 0x5A5A, 0x00FF, 0xFF00, 0x0180] {
             let lanes: Vec<usize> = (0..WIDTH).filter(|lane| mask >> lane & 1 == 1).collect();
             let at: Vec<u32> = (0..WIDTH as u32).map(|lane| lane * 12 % 193).collect();
-            // SAFETY: the caller has asked for the instructions; all memory is that of the vectors.
+            // SAFETY: the caller has checked the CPU; all memory belongs to the vectors.
             unsafe {
                 let vector = L::load(memory.as_ptr().add(3));
                 assert_eq!(L::spill(vector), memory[3..19]);
@@ -194,7 +197,7 @@ mod tests {
                 assert_eq!(compressed[..lanes.len()], expected);
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the caller has checked the CPU.
         unsafe { check_decoding::<L>() };
     }
 
@@ -215,7 +218,7 @@ mod tests {
             assert_eq!(found, count);
             let (mut codes, mut data) = (taken, taken + count.div_ceil(4));
             let mut decoded = Vec::new();
-            // SAFETY: the bytes behind the list are there.
+            // SAFETY: the padding after the list is readable.
             unsafe {
                 let mut before = L::zero();
                 while decoded.len() < count {
@@ -228,18 +231,18 @@ mod tests {
                 }
             }
             assert_eq!(decoded, values, "{count}");
-            assert_eq!(data, length, "{count}: every byte is taken");
+            assert_eq!(data, length, "{count}: all bytes are consumed");
         }
     }
 
     #[test]
-    fn all_instructions_do_the_same() {
+    fn all_instruction_sets_give_the_same_results() {
         for isa in Isa::ALL {
             if !isa.is_here() {
-                println!("skipped: lanes: this processor has no {}", isa.name());
+                println!("skipped: lanes: this CPU does not support {}", isa.name());
                 continue;
             }
-            // SAFETY: the processor has the instructions.
+            // SAFETY: the CPU supports the instructions.
             unsafe {
                 match isa {
                     #[cfg(target_arch = "x86_64")]

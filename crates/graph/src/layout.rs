@@ -1,10 +1,11 @@
-//! The graph as it is searched. Vertices without edges are left out, the others are ranked by descending degree, and lists
-//! are ascending, so hubs stand first in each.
+//! The graph in the form that is searched. Vertices without edges are omitted, the others are ranked by descending
+//! degree. Lists are in ascending order, so the hubs come first in each.
 //!
-//! HEAD: column j holds the j-th neighbour of every rank that has more than j. Ranks descend by degree, so these are
-//! the ranks below `rows(j)`: columns are jagged and have no holes. TAIL: the other neighbours of each list, coded, in
-//! the order of ranks. HEAD, index and labels are in DRAM; of TAIL the hubs' lists are, as many as there is room for, and the
-//! others may lie elsewhere ([`crate::build_beyond`]), then with what they begin with in DRAM (`beginnings`).
+//! Head columns: column j has the j-th neighbour of each rank with more than j neighbours. Ranks descend by degree, so
+//! these are the ranks below `rows(j)`; the columns have different lengths and no gaps. Tail lists: the remaining
+//! neighbours of each list, encoded, in the order of ranks. Head columns, index and labels are in DRAM, as are as many
+//! tail lists of hubs as fit. The other tail lists may be outside DRAM ([`crate::build_beyond`]); their prefixes are
+//! then in DRAM (`beginnings`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,41 +23,43 @@ use crate::label_blocks::LabelBlocks;
 use crate::nodes::Nodes;
 use crate::prefixes::Prefixes;
 
-/// The most columns that HEAD may have.
+/// Maximum number of head columns.
 pub const COLUMNS_MAX: u32 = 64;
-/// Columns are read sixteen rows at a time, and chunks of 64 rows are begun everywhere: so many rows are filled up.
+/// Readers take sixteen rows of a column at a time, and chunks of 64 rows start in each column; rows are padded to a
+/// multiple of this.
 pub(crate) const ROWS_ALIGNED: usize = 64;
-/// Labels are those of 32 bits; this one is none.
+/// Labels are 32 bits wide; this value means that there is none.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
 
 pub struct Layout {
     pub(crate) spec: Spec,
-    /// Ranks: vertices with an edge to another one.
+    /// Number of ranks: vertices with an edge to another vertex.
     pub(crate) ranks: u32,
-    /// Neighbours in all lists: twice the edges between different vertices, each counted once.
+    /// Number of neighbours in all lists: twice the number of distinct edges, without self-loops.
     pub(crate) neighbours: u64,
-    /// `rows[j]`: how many ranks have more than j neighbours, for each column and for TAIL after the last.
+    /// `rows[j]`: number of ranks with more than j neighbours, for each column; the last element is that of the tail
+    /// lists.
     pub(crate) rows: Vec<u32>,
-    /// Where each column begins in `head`, and the end of the last.
+    /// Start of each column in `head`, and the end of the last one.
     pub(crate) column_at: Vec<usize>,
     pub(crate) head: HeadColumns,
-    /// TAIL, or what of it is in DRAM: the lists of the ranks before `first_far`.
+    /// The part of the tail lists that is in DRAM: those of the ranks before `first_far`.
     pub(crate) tail: Array<u8>,
-    /// The first rank whose list of TAIL is elsewhere; that behind the last in the index when none is.
+    /// The first rank whose tail list is not in DRAM; the number of lists in the index if all are.
     pub(crate) first_far: u32,
-    /// Where each list of TAIL lies that is not whole in `beginnings`.
+    /// Index of the tail lists that are not entirely in `beginnings`.
     pub(crate) index: Index,
-    /// What lists that are elsewhere begin with.
+    /// Prefixes of the lists that are not in DRAM.
     pub(crate) beginnings: Prefixes,
-    /// Of lists elsewhere that are longer than a piece: rank, and where each piece begins and ends.
+    /// Rank and piece boundaries of each list outside DRAM that is longer than one piece.
     pub(crate) long_lists: Vec<(u32, Vec<u64>)>,
-    /// Rank to label; `NO_LABEL` after the last.
+    /// Rank to label; `NO_LABEL` after the last rank.
     pub(crate) label: Array<u32>,
     /// Label to rank; `NO_LABEL` for vertices without edges.
     pub(crate) rank: Array<u32>,
-    /// Mean degree of 64 neighbouring ranks, from which directions are chosen.
+    /// Mean degree of each 64 consecutive ranks, used to choose directions.
     pub(crate) mean_degree: Array<f32>,
-    /// Which ranks lie in which block of labels.
+    /// The ranks of each block of labels.
     pub(crate) classes: LabelBlocks,
 }
 
@@ -69,12 +72,12 @@ impl Layout {
         self.rows.len() as u32 - 1
     }
 
-    /// Vertices with an edge to another one.
+    /// Returns the number of vertices with an edge to another vertex.
     pub fn vertices(&self) -> u64 {
         u64::from(self.ranks)
     }
 
-    /// Edges between different vertices, multi-edges counted once.
+    /// Returns the number of distinct edges, without self-loops.
     pub fn edges(&self) -> u64 {
         self.neighbours / 2
     }
@@ -83,7 +86,7 @@ impl Layout {
         self.rows[..self.rows.len() - 1].iter().map(|rows| u64::from(*rows)).sum()
     }
 
-    /// Whether a vertex has an edge to another one.
+    /// Returns true if the vertex has an edge to another vertex.
     pub fn has_edge(&self, label: u64) -> bool {
         self.rank_of(label).is_some()
     }
@@ -92,52 +95,53 @@ impl Layout {
         usize::try_from(label).ok().and_then(|label| self.rank.get(label)).copied().filter(|rank| *rank != NO_LABEL)
     }
 
-    /// Bytes of HEAD, of TAIL as coded, and of what finds both: index, labels, ranks, degrees and blocks.
+    /// Returns the sizes in bytes of the head columns, of the encoded tail lists, and of the rest: index, labels,
+    /// ranks, degrees and blocks.
     pub fn bytes(&self) -> (u64, u64, u64) {
         let index = self.index.bytes() + self.label.bytes() + self.rank.bytes() + self.mean_degree.bytes();
         (self.head.bytes() as u64, self.tail.bytes() as u64, (index + self.classes.bytes()) as u64)
     }
 
-    /// Bytes that a search of this graph has to find in DRAM, beside what belongs to vertices and not to edges: HEAD, index and
-    /// what of TAIL is there.
+    /// Returns the bytes of edge data that a search needs in DRAM: head columns, index, and the tail lists
+    /// in DRAM. Per-vertex data is not included.
     pub fn edge_bytes(&self) -> u64 {
         let pieces: usize = self.long_lists.iter().map(|list| size_of_val(&list.1[..])).sum();
         (self.head.bytes() + self.beginnings.bytes() + self.index.bytes() + self.tail.bytes() + pieces) as u64
     }
 
-    /// Whether some of TAIL is elsewhere.
+    /// Returns true if some of the tail lists are outside DRAM.
     pub(crate) fn has_far(&self) -> bool {
         (self.first_far as usize) < self.index.lists()
     }
 
-    /// How many neighbours of lists that are elsewhere are in DRAM, after those in HEAD.
+    /// Returns the maximum number of neighbours in a prefix, after those in the head columns.
     pub fn beginnings(&self) -> usize {
         self.beginnings.length()
     }
 
-    /// Bytes of TAIL, wherever they lie.
+    /// Returns the size of all tail lists in bytes, in DRAM or not.
     pub fn tail_bytes(&self) -> u64 {
         self.index.end()
     }
 
-    /// TAIL, as long as all of it is in DRAM.
+    /// Returns the tail lists. All of them must be in DRAM.
     pub(crate) fn tail(&self) -> &[u8] {
-        assert!(!self.has_far(), "all of TAIL is in DRAM");
+        assert!(!self.has_far(), "all tail lists are in DRAM");
         &self.tail[..self.tail.len() - coded::PADDING]
     }
 
-    /// Words of a map with a bit for each rank and one more: rows that no rank has point there.
+    /// Returns the number of words of a map with a bit for each rank and one more, to which padding rows point.
     pub(crate) fn words(&self) -> usize {
         self.ranks as usize / 64 + 1
     }
 
-    /// The words of a map with the ranks that have a list elsewhere; where none is, one at most.
+    /// Returns the words of a map that contain the ranks with a list outside DRAM; at most one word if there are none.
     pub(crate) fn far_words(&self) -> Range<usize> {
         self.first_far as usize / 64..self.index.lists().div_ceil(64)
     }
 
-    /// Moves HEAD and what of TAIL is in DRAM to the nodes whose threads scan them first. For memory that is wherever it was touched: a
-    /// policy that says where pages are to be is broken by this.
+    /// Moves the head columns and the tail lists in DRAM to the memory nodes whose threads scan them first. Only for
+    /// memory that is placed by first touch: it overrides any memory policy.
     pub fn settle(&self, nodes: &Nodes) -> Result<(), MemoryError> {
         let borders = nodes.borders(self);
         for (words, node) in borders.windows(2).zip(nodes.ids()) {
@@ -153,7 +157,7 @@ impl Layout {
         Ok(())
     }
 
-    /// On which nodes its pages are; of each array at most `most` are asked about.
+    /// Returns the number of pages per memory node, from at most `most` pages of each array.
     pub fn pages_by_node(&self, most: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let mut pages = BTreeMap::new();
         self.head.add_pages(most, &mut pages)?;
@@ -165,7 +169,7 @@ impl Layout {
         Ok(pages)
     }
 
-    /// The neighbours of a rank; see [`Lists::read`].
+    /// Returns the neighbours of a rank; see [`Lists::read`].
     #[cfg(test)]
     pub(crate) fn list(&self, rank: u32) -> Option<Vec<u32>> {
         let head = self.head.wide();
@@ -176,7 +180,7 @@ impl Layout {
         PlainLists { ranks: self.ranks, rows: &self.rows, column_at: &self.column_at, head: &head }.read(rank, tail)
     }
 
-    /// Where columns begin when they have so many rows, and where the last ends.
+    /// Returns the start of each column for these numbers of rows, and the end of the last one.
     pub(crate) fn columns_at(rows: &[u32]) -> Vec<usize> {
         let sizes = rows.iter().map(|rows| (*rows as usize).next_multiple_of(ROWS_ALIGNED));
         let mut at = vec![0];
@@ -188,12 +192,12 @@ impl Layout {
     }
 }
 
-/// Refuses a number of columns that HEAD cannot have.
+/// Returns an error if the number of columns is out of range.
 pub fn check_columns(columns: u32) -> Result<(), Error> {
     if (1..=COLUMNS_MAX).contains(&columns) { Ok(()) } else { Err(Error::Columns { columns, max: COLUMNS_MAX }) }
 }
 
-/// Lists as they are read in the plainest way.
+/// Access to lists with scalar code, for validation.
 #[derive(Clone, Copy)]
 pub(crate) struct PlainLists<'l> {
     pub(crate) ranks: u32,
@@ -203,8 +207,8 @@ pub(crate) struct PlainLists<'l> {
 }
 
 impl PlainLists<'_> {
-    /// The neighbours of a rank, those of TAIL from the bytes that are given if it has any; `None` when they are not what a list
-    /// can be.
+    /// Returns the neighbours of a rank, those of its tail list decoded from the given bytes. Returns `None` if the
+    /// list is invalid.
     pub(crate) fn read<'t>(&self, rank: u32, tail: impl FnOnce() -> Option<&'t [u8]>) -> Option<Vec<u32>> {
         let last = self.rows.len() - 1;
         let columns = self.rows[..last].iter().take_while(|rows| rank < **rows).count();

@@ -1,10 +1,11 @@
-//! What the loops of the search work on, and how they are compiled: written once over sixteen ranks at a time, and built for each
-//! kind of instructions and each width of HEAD's neighbours.
+//! The state of a search level, and the compilation of the search loops. Loops are written once for sixteen ranks at a
+//! time and compiled for each instruction set and each width of the head columns.
 //!
-//! Unsafe for the vectors, and because threads write to shared arrays. In a bottom-up level each chunk of vertices belongs to the
-//! thread that took it, and no thread changes the frontier. In a top-down level of several threads, bits are claimed and read
-//! atomically ([`Lanes::shared_bits`]); in one of a single thread, no other thread reads or writes. Ranks in the layout are below its number of ranks
-//! (construction makes them so, reading a file checks it), and every map and array has room for all of them and the one after.
+//! The code is unsafe because of the vector instructions, and because threads write to shared arrays. In a bottom-up
+//! level each chunk of vertices belongs to the thread that took it, and no thread changes the frontier. In a top-down
+//! level with several threads, bits are claimed and read atomically ([`Lanes::shared_bits`]); with one thread, no other
+//! thread reads or writes. Ranks in the layout are below its number of ranks (construction guarantees it, reading a
+//! file checks it), and every map and array covers all of them and one more.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,53 +18,53 @@ use crate::lanes::{Isa, Lanes, WIDTH, first};
 use crate::lanes::{avx2::Avx2, avx512::Avx512};
 use crate::layout::Layout;
 
-/// What a level works on.
+/// The data that a level works on.
 #[derive(Clone, Copy)]
 pub(crate) struct LevelState<'s> {
     pub(crate) layout: &'s Layout,
-    /// A bit for each rank, set for those behind the last.
+    /// One bit per rank; the bits after the last rank are set.
     pub(crate) visited: &'s [AtomicU64],
     pub(crate) frontier: &'s [AtomicU64],
     pub(crate) next: &'s [AtomicU64],
-    /// By rank, the rank of its parent.
+    /// By rank: the rank of its parent.
     pub(crate) parent: &'s [AtomicU32],
 }
 
-/// What a thread has found in a level.
+/// The vertices that a thread has found in a level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LevelCount {
     pub(crate) count: u64,
-    /// The sum of their degrees, of which the mean of 64 neighbouring ranks stands for each.
+    /// Approximate sum of their degrees, from the mean of each 64 consecutive ranks.
     pub(crate) degrees: f64,
 }
 
 impl LevelCount {
-    /// Adds what another has found.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: Self) {
         self.count += other.count;
         self.degrees += other.degrees;
     }
 }
 
-/// Lists of TAIL that a disk gave are not what was written there.
+/// Tail lists that were read from a disk differ from those written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CorruptList {
     pub(crate) rank: u32,
 }
 
-/// A loop, to be compiled for each kind of instructions.
+/// A loop that is compiled for each instruction set.
 pub(crate) trait LaneKernel {
     type Out;
 
     /// # Safety
-    /// As the head of this file says; the processor has the instructions.
+    /// See the head of this file; the CPU must support the instructions.
     unsafe fn run<L: Lanes>(self) -> Self::Out;
 }
 
-/// Runs a loop with instructions that are here ([`Isa::is_here`]).
+/// Runs a loop with supported instructions ([`Isa::is_here`]).
 #[inline]
 pub(crate) fn with<W: LaneKernel>(isa: Isa, work: W) -> W::Out {
-    // SAFETY: `Isa` values come from `Isa::is_here` (see `Search::new`); the rest as the head of this file says.
+    // SAFETY: `Isa` values come from `Isa::is_here` (see `Search::new`); for the rest see the head of this file.
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
@@ -89,24 +90,23 @@ unsafe fn with_avx2<W: LaneKernel>(work: W) -> W::Out {
     unsafe { work.run::<Avx2>() }
 }
 
-/// How wide HEAD's neighbours are.
+/// Width of the neighbours in the head columns.
 pub(crate) trait HeadWidth {
-    /// Their bytes.
     const BYTES: usize;
 
-    /// Sixteen neighbours of a column that follow each other.
+    /// Loads sixteen consecutive neighbours of a column.
     ///
     /// # Safety
-    /// All functions: the processor has the instructions, and the rows are there.
+    /// For all functions: the CPU supports the instructions, and the rows exist.
     unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector;
 
-    /// The neighbours in the rows of the mask.
+    /// Loads the neighbours in the rows of the mask.
     unsafe fn gather<L: Lanes>(column: *const u8, rows: L::Vector, mask: u32) -> L::Vector;
 }
 
-/// Four bytes.
+/// Neighbours of four bytes.
 pub(crate) struct U32Heads;
-/// Three bytes.
+/// Neighbours of three bytes.
 pub(crate) struct U24Heads;
 
 impl HeadWidth for U32Heads {
@@ -130,13 +130,13 @@ impl HeadWidth for U24Heads {
 
     #[inline(always)]
     unsafe fn load<L: Lanes>(column: *const u8, row: usize) -> L::Vector {
-        // SAFETY: as for the caller; HEAD has 64 bytes behind its last row.
+        // SAFETY: as for the caller; the head columns have 64 bytes of padding.
         unsafe { L::load_three(column.add(3 * row)) }
     }
 
     #[inline(always)]
     unsafe fn gather<L: Lanes>(column: *const u8, rows: L::Vector, mask: u32) -> L::Vector {
-        // SAFETY: as above.
+        // SAFETY: as for the caller; the head columns have 64 bytes of padding.
         unsafe { L::gather_three(column, rows, mask) }
     }
 }
@@ -164,7 +164,7 @@ impl LevelState<'_> {
     /// Marks a rank of this thread's chunk as found.
     ///
     /// # Safety
-    /// It is a rank.
+    /// `rank` is less than the number of ranks.
     #[inline(always)]
     pub(crate) unsafe fn mark(&self, rank: u32, found: &mut LevelCount) {
         let (word, bit) = (rank as usize / 64, 1 << (rank % 64));
@@ -182,7 +182,7 @@ impl LevelState<'_> {
         found.degrees += f64::from(*degree);
     }
 
-    /// A rank's list in what of TAIL is in DRAM.
+    /// Returns a rank's list from the part of the tail lists that is in DRAM.
     #[inline(always)]
     pub(crate) fn list(&self, rank: u32) -> PaddedList<'_> {
         let (from, length) = self.layout.index.list(rank);
@@ -190,10 +190,10 @@ impl LevelState<'_> {
     }
 }
 
-/// Calls with up to sixteen neighbours of a coded list at a time, while it wants more.
+/// Calls the closure with up to sixteen neighbours of an encoded list at a time, until it returns false.
 ///
 /// # Safety
-/// The processor has the instructions, and the bytes are a list as [`coded::encode`] writes it.
+/// The CPU supports the instructions, and the bytes are a list as [`coded::encode`] writes it.
 #[inline(always)]
 pub(crate) unsafe fn each<L: Lanes>(list: PaddedList<'_>, mut more: impl FnMut(L::Vector, u32) -> bool) {
     let (mut at, end) = (list.as_ptr(), list.as_ptr().wrapping_add(list.length()));
@@ -220,10 +220,10 @@ pub(crate) unsafe fn each<L: Lanes>(list: PaddedList<'_>, mut more: impl FnMut(L
     }
 }
 
-/// The same for a list that a disk gave, whatever it gave: `None` when it is no list of numbers below `limit`.
+/// Does the same for an untrusted list from a disk. Returns `None` if it is not a list of numbers below `limit`.
 ///
 /// # Safety
-/// The processor has the instructions.
+/// The CPU supports the instructions.
 #[inline(always)]
 pub(crate) unsafe fn each_checked<L: Lanes>(
     list: PaddedList<'_>,
@@ -233,14 +233,14 @@ pub(crate) unsafe fn each_checked<L: Lanes>(
     let mut at = 0;
     while at < list.length() {
         let rest = list.length() - at;
-        // SAFETY: as for the caller. `at` and `data` are checked against the length of the list, and what is read from there
-        // on, a vector at most, lies in the padding.
+        // SAFETY: as for the caller. `at` and `data` are checked against the length of the list, and the vectors that
+        // are read from there end within the padding.
         unsafe {
             let start = list.as_ptr().add(at);
             let (mut left, taken) = coded::count([*start, *start.add(1), *start.add(2)]);
             let mut codes = taken;
             let mut data = taken + left.div_ceil(4);
-            // Each neighbour takes a byte at least.
+            // Each neighbour takes at least one byte.
             if left == 0 || data + left > rest {
                 return None;
             }

@@ -1,14 +1,26 @@
-//! Kronecker graphs and the search over them, as the Graph500 defines both: generator, construction, layout, search,
-//! validation. Must not know a clock, files except through values that it is given, trials or placements: who calls
-//! gives the threads (`Team`) and says where memory lies (`ArrayPlacement`).
+//! Kronecker graphs and breadth-first search on them, as defined by the Graph500: generator, construction, layout,
+//! search and validation. Must not depend on clocks, trials or placements, or on files except through traits: the
+//! caller provides the threads (`Team`) and the placement of memory (`ArrayPlacement`).
+//!
+//! # Invariants
+//!
+//! - Edge lists equal those of the Graph500 reference code, bit for bit. Test:
+//!   `edge_lists_are_those_of_the_reference` (kronecker.rs).
+//! - A graph built out of core equals the graph built in memory, byte for byte, however often the build was
+//!   interrupted. Tests: `graphs_are_those_made_in_core_byte_by_byte` (out_of_core/tests.rs),
+//!   `killed_at_any_point_it_goes_on_and_nothing_half_made_has_the_name` (nearfar/tests/graph_out_of_core.rs).
+//! - A search counts only after the five checks of the specification against the generated edges. Tests of `validate`
+//!   break trees in every way, with an edge list and with regenerated edges.
+//! - Shards find the same result as one machine, for any number of shards, and reject the same trees. Tests:
+//!   `shards_find_the_same_trees_as_one_machine` and others (distributed/tests.rs); over MPI nearfar/tests/mpi.rs.
 
 #![expect(
     clippy::inline_always,
-    reason = "loops are compiled once for each kind of vectors, which takes all they call"
+    reason = "loops are compiled once per instruction set, with everything that they call inlined"
 )]
 
 #[cfg(target_endian = "big")]
-compile_error!("graph files and bitmaps are little-endian here");
+compile_error!("graph files and bit maps require a little-endian machine");
 
 mod arrays;
 mod bottom_up;

@@ -1,31 +1,32 @@
-//! How the parts of a graph talk to each other: the three exchanges that a search needs, whoever carries them, and one carrier,
-//! threads of this process (`ThreadLink`). Must not know graphs, nor MPI: that carrier is the command's.
+//! Communication between the shards of a graph: a trait with the three collective operations that a search needs, and
+//! its implementation for threads of this process (`ThreadLink`). Must not depend on graphs or MPI, whose
+//! implementation is in the command.
 //!
-//! A part is one of N shares of a graph together with the process or thread that has it. All parts make the same calls in the same
-//! order, and each call returns when every part has made it.
+//! A shard is one of N shares of a graph, together with the process or thread that owns it. All shards make the same
+//! calls in the same order, and each call returns when every shard has made it.
 
 use std::sync::{PoisonError, RwLock};
 
 use crate::team::{Team, TeamStopped, TeamWorker, collect};
 
-/// A part's way to the others.
+/// A shard's connection to the others.
 pub trait Link {
-    /// Which one, from 0.
+    /// Returns this shard's index, from 0.
     fn part(&self) -> usize;
 
-    /// How many there are, at least one.
+    /// Returns the number of shards, at least one.
     fn parts(&self) -> usize;
 
-    /// How many of them share this machine's memory.
+    /// Returns the number of shards that share this machine's memory.
     fn parts_here(&self) -> usize;
 
-    /// Brings each part the words that `mail` has for it; `mail` then has what came and nothing to send.
+    /// Sends each shard the words that `mail` has for it. Afterwards `mail` has the received words and nothing to send.
     fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped>;
 
-    /// Writes the words of all parts one after the other into `all`; each part has as many.
+    /// Concatenates the words of all shards in `all`; each shard has the same number of words.
     fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), TeamStopped>;
 
-    /// Makes each word that of all parts together; each part has as many.
+    /// Combines each word with those of all other shards; each shard has the same number of words.
     fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), TeamStopped>;
 
     fn barrier(&self) -> Result<(), TeamStopped> {
@@ -33,7 +34,7 @@ pub trait Link {
     }
 }
 
-/// How words of several parts become one.
+/// Operation that combines words of several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     Sum,
@@ -51,34 +52,34 @@ impl Reduce {
     }
 }
 
-/// What a part sends to each, and what came from each. Memory is kept from one exchange to the next.
+/// The words that a shard sends to and receives from each other shard. Its memory is reused.
 #[derive(Debug)]
 pub struct Exchange {
-    /// Words for each part, to be filled.
+    /// Words to send to each shard.
     pub out: Vec<Vec<u64>>,
     received: Vec<u64>,
-    /// Where each sender's words begin, and the end of the last.
+    /// Start of each sender's words, and the end of the last.
     starts: Vec<usize>,
 }
 
 impl Exchange {
-    /// For so many parts; empty.
+    /// Creates empty buffers for this many shards.
     pub fn new(parts: usize) -> Self {
         Self { out: vec![Vec::new(); parts], received: Vec::new(), starts: vec![0; parts + 1] }
     }
 
-    /// What came from this part.
+    /// Returns the words received from this shard.
     pub fn from(&self, part: usize) -> &[u64] {
         &self.received[self.starts[part]..self.starts[part + 1]]
     }
 
-    /// What came from all, sender by sender.
+    /// Returns the words received from all shards, in the order of senders.
     pub fn received(&self) -> &[u64] {
         &self.received
     }
 
-    /// For carriers: room for so many words of each sender, which are to be written there one sender after the other. What was
-    /// to be sent is forgotten.
+    /// For implementations: allocates space for this many words from each sender, to be written in the order of
+    /// senders. Clears the words to send.
     pub fn receive(&mut self, counts: impl IntoIterator<Item = usize>) -> &mut [u64] {
         self.out.iter_mut().for_each(Vec::clear);
         self.starts.truncate(1);
@@ -90,7 +91,7 @@ impl Exchange {
     }
 }
 
-/// Whether all parts may go on: when one has failed none does, and those that have not failed themselves get none as the reason.
+/// Agrees on success: if one shard has failed, all return an error, which is `None` in the shards that have not failed.
 pub fn reduce_results<T, E>(link: &impl Link, result: Result<T, E>) -> Result<Result<T, Option<E>>, TeamStopped> {
     let mut failed = [u64::from(result.is_err())];
     link.all_reduce(&mut failed, Reduce::Max)?;
@@ -100,16 +101,16 @@ pub fn reduce_results<T, E>(link: &impl Link, result: Result<T, E>) -> Result<Re
     })
 }
 
-/// What a part has laid out for the others.
+/// The words that a shard offers to the others.
 type Outbox = RwLock<Vec<Vec<u64>>>;
 
-/// Parts that are threads of one crew.
+/// A link between threads of one team.
 pub struct ThreadLink<'h> {
     hand: &'h TeamWorker<'h>,
     trays: &'h [Outbox],
 }
 
-/// Does the work with as many parts as a crew has threads, and gives what each returns, in their order.
+/// Runs the work with one shard per thread of the team. Returns the results in the order of shards.
 pub fn together<C: Team, T: Send>(
     crew: &C,
     work: impl Fn(&ThreadLink<'_>) -> Result<T, TeamStopped> + Sync,
@@ -119,7 +120,8 @@ pub fn together<C: Team, T: Send>(
 }
 
 impl ThreadLink<'_> {
-    /// Lays out words, hands over what all have laid out when all have, and takes it back when all have seen it.
+    /// Publishes words, calls `see` when all shards have published theirs, and takes the words back when all have read
+    /// them.
     fn lay_out(&self, words: &mut Vec<Vec<u64>>, mut see: impl FnMut(&[Vec<u64>])) -> Result<(), TeamStopped> {
         let swap = |words: &mut Vec<Vec<u64>>| {
             std::mem::swap(&mut *self.trays[self.hand.index].write().unwrap_or_else(PoisonError::into_inner), words);
@@ -188,13 +190,13 @@ mod tests {
     use crate::team::PlainTeam;
 
     #[test]
-    fn words_come_to_whom_they_are_for() {
+    fn exchanged_words_reach_their_receiver() {
         for parts in [1, 2, 5] {
             let came = together(&PlainTeam(parts), |link| {
                 let mut mail = Exchange::new(parts);
                 let mut came = Vec::new();
                 for round in 0..3_u64 {
-                    // As many words as the receiver's number, round by round others.
+                    // As many words as the receiver's index, with different values in each round.
                     for to in 0..parts {
                         mail.out[to].extend(vec![round * 100 + link.part() as u64 * 10 + to as u64; to]);
                     }
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn all_know_the_words_of_all() {
+    fn gathered_and_reduced_words_are_equal_in_all_shards() {
         let known = together(&PlainTeam(3), |link| {
             let part = link.part() as u64;
             let mut all = [0; 6];
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_holds_all() {
+    fn a_failure_in_one_shard_is_returned_by_all() {
         let results = together(&PlainTeam(3), |link| {
             let result = if link.part() == 1 { Err("broken") } else { Ok(5) };
             Ok((reduce_results(link, result)?, reduce_results::<_, ()>(link, Ok(6))?))
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_stops_all() {
+    fn a_shard_that_exits_stops_all() {
         let left = together(&PlainTeam(3), |link| if link.part() == 2 { Err(TeamStopped) } else { link.barrier() });
         assert_eq!(left, Err(Error::Stopped));
     }

@@ -1,5 +1,5 @@
-//! Which threads share the memory of a node, and which vertices are whose. A search splits the vertices between nodes, so that each
-//! thread scans what is near; who has done the part of his own node helps with the others'.
+//! Divides vertices and threads by memory node. A search splits the vertices between nodes, so that each thread scans
+//! local memory; threads that have finished their own node's vertices help with those of other nodes.
 
 use std::ops::Range;
 
@@ -8,22 +8,22 @@ use model::values::id_set::NodeId;
 use crate::layout::Layout;
 use crate::team::{self, Chunks};
 
-/// The nodes of a crew's threads.
+/// The memory nodes of a team's threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
-    /// Each once, in the order of their first threads.
+    /// The distinct nodes, in the order of their first threads.
     ids: Vec<NodeId>,
-    /// Of each thread, which of them.
+    /// For each thread, the index of its node in `ids`.
     of: Vec<usize>,
 }
 
 impl Nodes {
-    /// One for all threads, which is also right where nobody knows: then nothing is split.
+    /// Creates a single node for all threads, so that nothing is split. Also used if the topology is unknown.
     pub fn one(threads: usize) -> Self {
         Self { ids: vec![NodeId(0)], of: vec![0; threads] }
     }
 
-    /// From each thread's node.
+    /// Creates the nodes from that of each thread.
     pub fn of_threads(threads: &[NodeId]) -> Self {
         let mut ids: Vec<NodeId> = Vec::new();
         let mut place = |node: &NodeId| {
@@ -48,20 +48,21 @@ impl Nodes {
         self.of.len()
     }
 
-    /// A thread's node, by its place in [`Nodes::ids`].
+    /// Returns the index of a thread's node.
     pub(crate) fn of(&self, thread: usize) -> usize {
         self.of[thread]
     }
 
-    /// A thread's part of what its node has: neighbouring parts, alike to one.
+    /// Returns a thread's contiguous share of its node's range; shares differ by at most one.
     pub(crate) fn part(&self, thread: usize, of: Range<usize>) -> Range<usize> {
         let threads = |some: &[usize]| some.iter().filter(|node| **node == self.of[thread]).count();
         let (before, all) = (threads(&self.of[..thread]), threads(&self.of));
         team::share(of, before, all)
     }
 
-    /// Where each node's vertices begin, in words of the maps, and the end of the last: the lowest ranks, which have the longest lists, are
-    /// the first one's. Each has as much of HEAD as it has of the threads.
+    /// Returns the start of each node's vertices, in words of the maps, and the end of the last. The first node gets
+    /// the lowest ranks, which have the longest lists. Each node's share of the head columns equals its share of the
+    /// threads.
     pub(crate) fn borders(&self, layout: &Layout) -> Vec<usize> {
         let words = layout.words();
         let below = |word: usize| -> u64 {
@@ -72,7 +73,7 @@ impl Nodes {
         let border = |node: usize| {
             let threads = self.of.iter().filter(|of| **of < node).count() as u64;
             let share = u128::from(all) * u128::from(threads) / self.of.len() as u128;
-            // The first word with so much before it.
+            // The first word with at least this many entries before it.
             let (mut low, mut high) = (0, words);
             while low < high {
                 let middle = low.midpoint(high);
@@ -86,11 +87,11 @@ impl Nodes {
     }
 }
 
-/// Pieces of each node's vertices, to be handed out.
+/// Work queues of chunks, one per node.
 pub(crate) struct Shares(Vec<Vec<Chunks>>);
 
 impl Shares {
-    /// Of these ranges of all vertices, one after the other.
+    /// Creates queues of these ranges, in order, split at the borders of the nodes.
     pub(crate) fn new(borders: &[usize], ranges: &[Range<usize>], size: usize) -> Self {
         let common = |pair: &[usize], range: &Range<usize>| range.start.max(pair[0])..range.end.min(pair[1]);
         let share =
@@ -98,13 +99,13 @@ impl Shares {
         Self(borders.windows(2).map(share).collect())
     }
 
-    /// The next piece for a thread of this node: of its own vertices as long as there are some.
+    /// Returns the next chunk for a thread of this node, from its own node's vertices as long as there are any.
     pub(crate) fn take(&self, node: usize) -> Option<Range<usize>> {
         let (others, own) = self.0.split_at(node);
         own.iter().chain(others).flatten().find_map(Chunks::take)
     }
 
-    /// To be handed out once more; nobody may be taking meanwhile.
+    /// Resets the queues. No thread may call `take` concurrently.
     pub(crate) fn again(&self) {
         self.0.iter().flatten().for_each(Chunks::again);
     }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_has_a_part_of_its_nodes_and_then_helps() {
+    fn threads_finish_their_own_node_then_help_others() {
         let nodes = Nodes::of_threads(&[3, 0, 3, 3].map(NodeId));
         assert_eq!((nodes.ids(), nodes.count(), nodes.threads()), (&[NodeId(3), NodeId(0)][..], 2, 4));
         assert_eq!([0, 1, 2, 3].map(|thread| nodes.of(thread)), [0, 1, 0, 0]);

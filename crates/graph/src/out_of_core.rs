@@ -1,13 +1,14 @@
-//! Construction of graphs whose edges do not fit into memory: the same graph file, bit for bit, as construction in memory makes, or a
-//! graph to be searched at once, of which TAIL lies elsewhere (`beyond`).
+//! Constructs graphs whose edges do not fit into memory: either the same graph file, bit for bit, as construction in
+//! memory, or a graph to be searched at once whose tail lists are outside DRAM (`semi_external`).
 //!
-//! In memory stay four bytes for each vertex: first how many neighbours it has, then its rank. Everything else is buffers. Every edge
-//! is dealt once to a bucket on the disk that fits a thread's memory; there duplicates fall out, and both ends are counted. That
-//! gives the ranks. Edges are then generated anew (which costs no bytes, where reading them back would cost as many as writing them)
-//! and dealt in both directions to buckets of neighbouring ranks, of which each is sorted, written to HEAD and, coded, appended to
-//! TAIL. After every step, and in long ones now and then, a note says how far it has come; who was killed goes on from there.
+//! Per-vertex data, first the degree and then the rank, stays in memory with four bytes per vertex. Everything else is
+//! buffers. Each edge is distributed once to a bucket on the disk that fits into a thread's memory; there duplicates
+//! are removed and neighbours counted, which gives the ranks. Edges are then generated again (reading them back would
+//! double the disk traffic) and distributed in both directions to buckets of consecutive ranks. Each bucket is sorted,
+//! written to the head columns and, encoded, appended to the tail lists. A checkpoint is written after each step and
+//! periodically in long ones; an interrupted construction resumes from it.
 //!
-//! Must not know files or clocks: parts are kept by the caller's [`Storage`].
+//! Must not depend on files or clocks: parts are stored by the caller's [`Storage`].
 
 mod blocks;
 mod checkpoint;
@@ -40,38 +41,38 @@ pub use semi_external::{SearchFootprint, build_beyond};
 use split::BucketPlan;
 pub use split::BuildRequirements;
 
-/// What construction out of core works with.
+/// Inputs and limits of construction out of core.
 pub struct OutOfCore<'o> {
     pub storage: &'o dyn Storage,
-    /// The graph's edges, where they are not to be generated.
+    /// Source of the edges; `None` to generate them.
     pub edges: Option<&'o dyn Edges>,
-    /// What arrays and buffers may take of memory together.
+    /// Memory limit of all arrays and buffers.
     pub memory: Bytes,
-    /// Hears how far it has come, from any thread, many times a second.
+    /// Receives the progress, from any thread, many times a second.
     pub watch: &'o (dyn Fn(Progress) + Sync),
 }
 
-/// How far it has come.
+/// Progress of a construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub step: &'static str,
-    /// Work that is done, in parts of `of`.
+    /// Completed work, in units of which `of` is the total.
     pub done: u64,
-    /// All work, that of steps to come included.
+    /// Total work of all steps.
     pub of: u64,
 }
 
-/// A graph that was constructed.
+/// Summary of a constructed graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// What stands at the beginning of its part.
+    /// The header of its part.
     pub header: Header,
-    /// Bytes that its index, labels, ranks and blocks take in memory, as [`crate::Layout::bytes`] counts them.
+    /// Memory of index, labels, ranks and blocks in bytes, as [`crate::Layout::bytes`] counts it.
     pub index_bytes: u64,
     pub tail_bytes: u64,
 }
 
-/// Constructs a graph with `columns` columns in HEAD, or goes on with it; afterwards part [`PartKind::Graph`] is its file.
+/// Constructs a graph with `columns` head columns, or resumes; afterwards part [`PartKind::Graph`] is its file.
 pub fn build_out_of_core<C: Team>(
     crew: &C,
     spec: &Spec,
@@ -91,7 +92,7 @@ pub fn build_out_of_core<C: Team>(
     work.finish(&ranks, &steps, &sizes)
 }
 
-/// Of a graph whose vertices have 32 bits.
+/// Creates the generator of a graph whose vertices have 32 bits.
 fn generator(spec: &Spec) -> Result<Generator, Error> {
     if spec.scale > SCALE_MAX_IN_CORE {
         return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE });
@@ -99,11 +100,11 @@ fn generator(spec: &Spec) -> Result<Generator, Error> {
     Generator::new(spec)
 }
 
-/// The note that is there, or a new one, if memory suffices.
+/// Returns the stored checkpoint, or a new one if the memory limit suffices.
 fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Result<Checkpoint, Error> {
     let Some(note) = Checkpoint::find(with.storage, spec, columns)? else {
         let split = BucketPlan::fitting(spec, threads, columns, with.memory)?;
-        // What nobody has noted is of no use, and could be longer than what comes.
+        // Data without a checkpoint is useless, and could be longer than the new data.
         PartKind::ALL.iter().try_for_each(|part| with.storage.discard(*part))?;
         let note = Checkpoint::new(spec, columns, split);
         note.save(with.storage)?;
@@ -113,7 +114,7 @@ fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Res
     if needed > with.memory.0 {
         return Err(Error::Little { scale: spec.scale, needed: Bytes(needed), asked: with.memory });
     }
-    // What was no longer needed when it was noted, and perhaps not yet gone.
+    // Discards parts that were no longer needed at the checkpoint but may still exist.
     if note.step > BuildPhase::Count {
         with.storage.discard(PartKind::Pairs)?;
     }
@@ -123,7 +124,7 @@ fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Res
     Ok(note)
 }
 
-/// A construction that goes on.
+/// A construction in progress.
 struct Work<'w, C> {
     crew: &'w C,
     storage: &'w dyn Storage,
@@ -131,7 +132,7 @@ struct Work<'w, C> {
     spec: Spec,
     memory: Bytes,
     note: Checkpoint,
-    /// Whether somebody may go on with it later: then it is noted how far it is.
+    /// Whether the construction can be resumed later; if so, checkpoints are written.
     goes_on: bool,
     meter: Meter<'w>,
     buffers: ArrayPlacement,
@@ -155,12 +156,12 @@ impl<'w, C: Team> Work<'w, C> {
             note,
             goes_on: false,
             meter: Meter { done: AtomicU64::new(0), of: Meter::all(&spec), watch: with.watch },
-            // Buffers are read and written from end to end once and again; whole huge pages of them could leave the budget.
+            // Buffers are only partly used at times; whole huge pages of them could exceed the limit.
             buffers: ArrayPlacement { policy: room.policy.clone(), huge_pages: HugePages::Never },
         }
     }
 
-    /// The rank of each vertex, and how many have how many neighbours.
+    /// Returns the rank of each vertex, and the degree distribution.
     fn ranks(&mut self, room: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
         let mut degrees: Array<u32> = room.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
         self.load(&mut degrees)?;
@@ -173,12 +174,12 @@ impl<'w, C: Team> Work<'w, C> {
         Ok((degrees, steps))
     }
 
-    /// Writes down how far it is.
+    /// Writes the checkpoint.
     fn save_note(&self) -> Result<(), Error> {
         if self.goes_on { self.note.save(self.storage) } else { Ok(()) }
     }
 
-    /// How many neighbours were counted before, if any were.
+    /// Loads the degrees counted so far, if any.
     fn load(&self, degrees: &mut Array<u32>) -> Result<(), Error> {
         let Checkpoint { step, saved, degrees: sum, .. } = self.note;
         if step < BuildPhase::Count || saved == 0 {
@@ -189,10 +190,10 @@ impl<'w, C: Team> Work<'w, C> {
         if checksum(bytes) == sum {
             return Ok(());
         }
-        Err(StorageError::damaged(PartKind::Degrees, "it has another checksum").into())
+        Err(StorageError::damaged(PartKind::Degrees, "its checksum does not match").into())
     }
 
-    /// Writes down how many neighbours were counted, beside what was written last.
+    /// Saves the degrees counted so far, next to the previous copy.
     fn save(&mut self, degrees: &Array<u32>) -> Result<(), Error> {
         if !self.goes_on {
             return Ok(());
@@ -204,7 +205,7 @@ impl<'w, C: Team> Work<'w, C> {
         Ok(self.storage.sync(PartKind::Degrees)?)
     }
 
-    /// Deals edges, from the one that is noted on: all but self-loops, each with what `each` puts.
+    /// Distributes edges from the checkpoint on, except self-loops, with the entries that `each` makes of them.
     fn deal<F>(&mut self, form: BlockFormat, (copies, work): (u64, Effort), each: F) -> Result<Blocks<'w>, C::Error>
     where
         F: Fn(&mut BlockWriter<'_>, u32, u32) -> Result<(), Error> + Sync,
@@ -240,14 +241,14 @@ impl<'w, C: Team> Work<'w, C> {
         Ok(blocks)
     }
 
-    /// How many buckets are worked on between two notes, of which each takes so many bytes.
+    /// Returns the number of buckets, of this size, to process between two checkpoints.
     fn buckets_noted_together(&self, bytes: u64) -> u64 {
         let threads = self.crew.threads() as u64;
         (self.note.split.noted_every(self.crew.threads()) / bytes.max(1)).next_multiple_of(threads).max(threads)
     }
 }
 
-/// What threads failed in: the first of it.
+/// Collects the failures of threads; the first one is returned.
 #[derive(Default)]
 struct Failures {
     first: Mutex<Option<Error>>,
@@ -273,7 +274,7 @@ impl Failures {
     }
 }
 
-/// What a step costs for each edge of the graph, as times on one machine were to each other.
+/// Relative cost of a step per edge, measured on one machine.
 #[derive(Clone, Copy)]
 enum Effort {
     Deal = 3,
@@ -295,7 +296,7 @@ impl Effort {
     }
 }
 
-/// Adds up what is done.
+/// Adds up the completed work.
 struct Meter<'m> {
     done: AtomicU64,
     of: u64,
@@ -315,14 +316,14 @@ impl Meter<'_> {
     }
 }
 
-/// The error for more neighbours of one vertex than a thread can hold.
+/// Returns the error for a vertex with more neighbours than a thread can hold.
 fn too_large_a_list(spec: &Spec, threads: usize, columns: u32, degree: u64, asked: Bytes) -> Error {
     let bytes = degree * split::BYTES_PER_ENTRY * 100 / split::FILLED_PERCENT + 2 * crate::tail_io::PAGE_BYTES;
     let needed = Bytes(BucketPlan::with(spec, bytes).memory(spec, threads, columns));
     Error::Little { scale: spec.scale, needed, asked }
 }
 
-/// A note of something that cannot be.
+/// Returns the error for inconsistent scratch data.
 fn impossible(part: PartKind, what: &str) -> Error {
     Error::Storage(StorageError {
         kind: StorageErrorKind::Damaged,

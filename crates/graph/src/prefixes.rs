@@ -1,6 +1,6 @@
-//! Of lists that are elsewhere, the neighbours that come first after those in HEAD: coded like lists, one piece each, in DRAM. A coded
-//! neighbour takes half of what it takes in a column, and sixteen are looked at at once, so after a few columns, in which most ranks
-//! find a parent, these are the better use of memory.
+//! Prefixes of lists outside DRAM: the first neighbours after those in the head columns, encoded like lists, one piece
+//! each, in DRAM. An encoded neighbour takes half of its size in a column, and sixteen are compared at a time, so after
+//! the first few columns, in which most ranks find a parent, prefixes are the better use of memory.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::arrays::{Array, ArrayPlacement};
 use crate::coded::{self, PADDING, PaddedList};
 use crate::index::Index;
 
-/// The most neighbours of a beginning: its bytes are counted in one.
+/// Maximum number of neighbours in a prefix, such that its size fits into one byte.
 pub(crate) const LENGTH_MAX: usize = 48;
 
 pub(crate) struct Prefixes {
-    /// The first rank that has one.
+    /// The first rank with a prefix.
     first: u32,
     length: usize,
     index: Index,
@@ -27,24 +27,24 @@ impl Prefixes {
         Ok(Self { first: u32::MAX, length: 0, index: Index::new(&[0], room)?, bytes: room.array(PADDING)? })
     }
 
-    /// Of ranks from the first on, of so many neighbours at most: where each begins in the bytes and where the last ends, which have room
-    /// for [`PADDING`] more.
+    /// Creates the prefixes of the ranks from the first one on, with at most `length` neighbours each. `starts` has the
+    /// start of each prefix and the end of the last, after which the bytes must have [`PADDING`] more.
     pub(crate) fn new(
         (first, length): (u32, usize),
         starts: &[u64],
         bytes: Array<u8>,
         room: &ArrayPlacement,
     ) -> Result<Self, MemoryError> {
-        assert!(starts.last().is_some_and(|end| *end as usize + PADDING <= bytes.len()), "there is padding");
+        assert!(starts.last().is_some_and(|end| *end as usize + PADDING <= bytes.len()), "the bytes end with padding");
         Ok(Self { first, length, index: Index::new(starts, room)?, bytes })
     }
 
-    /// Their neighbours at most; 0 where there are none.
+    /// Returns the maximum number of neighbours in a prefix, or 0 without prefixes.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// What a rank's list that is elsewhere begins with, if there is more of it than HEAD has.
+    /// Returns the prefix of a rank's list, if the list has more neighbours than the head columns.
     #[inline(always)]
     pub(crate) fn of_rank(&self, rank: u32) -> Option<PaddedList<'_>> {
         let own = rank.checked_sub(self.first).filter(|own| (*own as usize) < self.index.lists())?;
@@ -52,36 +52,36 @@ impl Prefixes {
         Some(PaddedList::new(&self.bytes, from as usize, length))
     }
 
-    /// Bytes that they take.
+    /// Returns the size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.index.bytes() + self.bytes.bytes()
     }
 
-    /// Bytes that they take at most for so many ranks, whose beginnings are so many bytes when they are coded.
+    /// Returns the maximum size for this many ranks whose encoded prefixes take this many bytes.
     pub(crate) fn bytes_for(ranks: usize, coded: u64) -> u64 {
         Index::bytes_for(ranks, 0) + coded + PADDING as u64
     }
 
-    /// Adds its pages by node, as [`Array::add_pages`] does.
+    /// Adds the number of its pages per memory node, as [`Array::add_pages`] does.
     pub(crate) fn add_pages(&self, most: usize, pages: &mut BTreeMap<NodeId, u64>) -> Result<(), MemoryError> {
         self.index.add_pages(most, pages)?;
         self.bytes.add_pages(most, pages)
     }
 }
 
-/// What beginnings take when they are coded, by their number of neighbours, of all lists that were added.
+/// Total encoded size of the prefixes of all added lists, as a function of the prefix length.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefixCost {
-    /// Of beginnings with exactly so many neighbours because their list has more.
+    /// Bytes of prefixes with exactly this many neighbours of longer lists.
     cut: [u64; LENGTH_MAX + 1],
-    /// Of lists with so many, which begin with all that they have.
+    /// Bytes of lists with this many neighbours, which are their own prefix.
     whole: [u64; LENGTH_MAX + 1],
 }
 
 impl PrefixCost {
     pub(crate) const NONE: Self = Self { cut: [0; LENGTH_MAX + 1], whole: [0; LENGTH_MAX + 1] };
 
-    /// Adds what a list has after HEAD.
+    /// Adds the part of a list that is not in the head columns.
     pub(crate) fn add(&mut self, list: &[u32]) {
         let (mut before, mut data) = (0, 0);
         for (count, value) in (1..=LENGTH_MAX).zip(list) {
@@ -98,7 +98,7 @@ impl PrefixCost {
         sum(&mut self.whole, &other.whole);
     }
 
-    /// Bytes of all beginnings with so many neighbours at most.
+    /// Returns the size of all prefixes with at most this many neighbours.
     pub(crate) fn bytes(&self, length: usize) -> u64 {
         self.cut[length] + self.whole[..=length].iter().sum::<u64>()
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_what_is_coded() {
+    fn predicted_sizes_equal_encoded_sizes() {
         let lists: Vec<Vec<u32>> = (0..200_u32)
             .map(|list| (0..list % 70).map(|at| list * 1000 + at * at * (1 + list * 7 % 300)).collect())
             .collect();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_are_where_they_were() {
+    fn prefixes_are_found_at_their_offsets() {
         let starts: Vec<u64> = (0..=100).map(|at| at * 4 + at % 3).collect();
         let room = ArrayPlacement::kernel_default();
         let mut bytes: Array<u8> = room.array(starts[100] as usize + PADDING).unwrap();

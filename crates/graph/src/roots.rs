@@ -1,9 +1,9 @@
-//! The roots that the Graph500 searches from: random vertices with an edge to another one, none twice.
+//! Chooses the search roots as the Graph500 does: distinct random vertices with an edge to another vertex.
 
 use crate::kronecker::Spec;
 use crate::mrg::MrgState;
 
-/// The roots of a graph in the benchmark's order.
+/// Iterates over the roots of a graph in the benchmark's order.
 #[derive(Clone, Debug)]
 pub struct Roots {
     spec: Spec,
@@ -16,8 +16,8 @@ impl Roots {
         Self { spec: *spec, drawn: 0, given: Vec::new() }
     }
 
-    /// The next root; `has_edge` says whether a vertex has an edge to another one. None when as many were tried as the
-    /// benchmark tries.
+    /// Returns the next root. `has_edge` must return true for vertices with an edge to another vertex. Returns `None`
+    /// after as many attempts as the benchmark makes.
     pub fn next(&mut self, has_edge: impl Fn(u64) -> bool) -> Option<u64> {
         let vertices = self.spec.vertices();
         let start = MrgState::seeded(self.spec.seed);
@@ -42,7 +42,7 @@ mod tests {
     use crate::kronecker::Generator;
 
     #[test]
-    fn roots_are_those_of_the_reference() {
+    fn roots_equal_those_of_the_reference() {
         let golden: [(u32, &[u64]); 4] = [
             (4, &[7, 3, 1, 15, 6, 0, 13, 12]),
             (10, &[458, 214, 220, 966]),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_roots_than_vertices() {
+    fn roots_are_at_most_as_many_as_vertices() {
         let mut roots = Roots::new(&Spec::graph500(4));
         let found: Vec<u64> = std::iter::from_fn(|| roots.next(|vertex| vertex % 2 == 0)).collect();
         assert!(found.len() <= 8 && found.iter().all(|root| root % 2 == 0), "{found:?}");

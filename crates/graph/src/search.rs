@@ -1,9 +1,9 @@
-//! The search: breadth first from a root, level by level, in whichever direction reads less (Beamer, Asanović and Patterson
-//! 2012), to a parent for each vertex in original labels.
+//! Direction-optimising breadth-first search: each level runs in the direction that reads less (Beamer, Asanović and
+//! Patterson 2012). The result is a parent for each vertex in original labels.
 //!
-//! Small frontiers are expanded by one thread from lists; large ones by all, claiming bits; most vertices are found bottom-up,
-//! by looking for a neighbour in the frontier. All threads of a crew call [`Search::run`] together; who calls has the clock.
-//! Nothing is kept from one search for the next.
+//! One thread expands small frontiers from lists; all threads expand large ones and claim bits. Most vertices are found
+//! bottom-up, by searching a neighbour in the frontier. All threads of a team call [`Search::run`] together; the caller
+//! measures the time. No state is carried over between searches.
 
 mod late_reads;
 mod output;
@@ -29,47 +29,47 @@ use crate::team::{Chunks, TeamStopped, TeamWorker};
 use crate::top_down::{Visitor, expand, push};
 use output::Output;
 
-/// Ranks of a frontier that a thread takes at a time; hubs may have half of all neighbours.
+/// Frontier ranks that a thread takes at a time. It is small because a hub may have a large part of all edges.
 const LIST_PIECE: usize = 2;
-/// Ranks of a frontier whose lists are wanted from elsewhere that a thread takes at a time, at least and at most: the more the more of them are
-/// read together, but every thread is to have some.
+/// Minimum and maximum number of frontier ranks with lists outside DRAM that a thread takes at a time. Larger batches
+/// combine more reads, but every thread must get some.
 const FAR_PIECE: [usize; 2] = [4, 64];
 
-/// How a level is made.
+/// Execution mode of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
-    /// Top-down, as long as frontiers stay small, by the first thread.
+    /// Top-down, by the first thread, as long as frontiers stay small.
     Alone,
     Down,
     Up,
-    /// There is no frontier any more.
+    /// The frontier is empty.
     End,
 }
 
-/// Where a search stands; changed by the first thread while the others wait.
+/// State of a search. The first thread changes it while the others wait.
 #[derive(Clone, Copy, Debug)]
 struct SearchState {
     way: Direction,
     frontier: Frontier,
-    /// Which of two maps and lists hold the frontier, and whether they do.
+    /// Which of the two maps and lists hold the frontier, and whether they do.
     map: usize,
     list: usize,
     mapped: bool,
     listed: bool,
     length: usize,
-    /// Whether reads of the level before are under way, and with them a part of the frontier.
+    /// Whether reads of the previous level are in flight, and part of the frontier depends on them.
     late: bool,
 }
 
-/// What a thread has found in a level.
+/// The vertices that a thread has found in a level.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadLevel {
     next: LevelCount,
-    /// Of the level's own frontier, by reads that were late.
+    /// Vertices of the level's own frontier, found in late reads.
     joined: LevelCount,
 }
 
-/// Room to search one graph in.
+/// Working memory for searches of one graph.
 pub struct Search<'l> {
     layout: &'l Layout,
     isa: Isa,
@@ -80,32 +80,32 @@ pub struct Search<'l> {
     output: Output,
     standing: Mutex<SearchState>,
     nodes: Nodes,
-    /// Where each node's vertices begin, in words of the maps, and the end of the last.
+    /// Start of each node's vertices, in words of the maps, and the end of the last.
     borders: Vec<usize>,
-    /// Each node's copy of the frontier, for levels bottom-up; of one node there is none.
+    /// Each node's copy of the frontier for bottom-up levels. A single node has none.
     copies: Vec<Array<AtomicU64>>,
-    /// Words of a level bottom-up: those of ranks with a list elsewhere, the others, and all, which are scanned while reads of the level
-    /// before are under way.
+    /// Work queues of a bottom-up level, in words: ranks with a list outside DRAM, the others, and all ranks, which are
+    /// scanned while reads of the previous level are in flight.
     far_chunks: Shares,
     chunks: Shares,
     early_chunks: Shares,
     next: AtomicUsize,
     next_far: AtomicUsize,
-    /// Edges of what all have found in a level without waiting for reads.
+    /// Number of edges of the vertices that all threads have found in a level without waiting for reads.
     edges: AtomicU64,
-    /// Threads whose reads of the level before are under way.
+    /// Number of threads whose reads of the previous level are in flight.
     waiting: AtomicUsize,
     blocks: Chunks,
     found: Vec<Mutex<ThreadLevel>>,
-    /// Each thread's way to what of TAIL is elsewhere.
+    /// Each thread's reader of tail lists outside DRAM.
     wants: Vec<Mutex<Option<PendingReads>>>,
-    /// Of the frontier, ascending, for what is elsewhere.
+    /// Frontier ranks in ascending order, for reads of lists outside DRAM.
     sorted: RwLock<Vec<u32>>,
     lost: Mutex<Option<ReadFailure>>,
 }
 
 impl<'l> Search<'l> {
-    /// For threads on these nodes, with instructions that this processor has (else with those of every processor).
+    /// Allocates for threads on these nodes. Falls back to scalar code if the CPU does not support `isa`.
     pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, room: &ArrayPlacement) -> Result<Self, Error> {
         let (ranks, words) = (layout.ranks as usize, layout.words());
         let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
@@ -140,7 +140,7 @@ impl<'l> Search<'l> {
         })
     }
 
-    /// Touches all memory, each thread its node's, so that no page is given in a search.
+    /// Touches all memory, each page by a thread of its node, so that no page is faulted in during a search.
     pub fn prepare(&self, hand: &TeamWorker<'_>) {
         let own = self.own(hand);
         for map in std::iter::once(&self.visited).chain(&self.maps) {
@@ -149,7 +149,7 @@ impl<'l> Search<'l> {
         if let Some(copy) = self.own_copy(hand) {
             clear(&copy[self.nodes.part(hand.index, 0..copy.len())]);
         }
-        // What is behind the last word is less than a page.
+        // The part after the last word is smaller than a page.
         self.parent[own.start * 64..own.end * 64].iter().for_each(|rank| rank.store(0, Relaxed));
         for list in &self.lists {
             list[hand.share(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
@@ -157,12 +157,12 @@ impl<'l> Search<'l> {
         self.output.touch(hand.share(self.layout.classes.blocks));
     }
 
-    /// Gives a thread its way to what of TAIL is elsewhere; without, such a graph cannot be searched.
+    /// Sets a thread's reader of tail lists outside DRAM, without which such a graph cannot be searched.
     pub fn fetch_by(&self, hand: &TeamWorker<'_>, fetch: Box<dyn TailReader>) {
         *self.wants(hand) = Some(PendingReads::new(fetch));
     }
 
-    /// What the last search read from elsewhere; an error when it did not get it, and then its result is none.
+    /// Returns the I/O counts of the last search. If a read failed, returns the error, and the result is invalid.
     pub fn io(&self) -> Result<IoCounts, String> {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut sum = IoCounts::default();
@@ -176,13 +176,13 @@ impl<'l> Search<'l> {
         lost.map_or(Ok(sum), |lost| Err(lost.to_string()))
     }
 
-    /// Whether a root can be searched from.
+    /// Returns an error if a search cannot start at this root.
     pub fn check_root(&self, root: u64) -> Result<(), Error> {
         self.layout.rank_of(root).map(drop).ok_or(Error::Root(root))
     }
 
-    /// Searches from a root that [`Search::check_root`] has let through, with all threads of a crew. When all have come back,
-    /// [`Search::parents`] has the result, if [`Search::io`] says that everything was read that was wanted.
+    /// Searches from a root that [`Search::check_root`] accepts, with all threads of a team. When all threads have
+    /// returned, [`Search::parents`] has the result, provided that [`Search::io`] reports no error.
     pub fn run(&self, hand: &TeamWorker<'_>, root: u64, tuning: &Tuning) -> Result<(), TeamStopped> {
         let own = self.own(hand);
         self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
@@ -191,7 +191,7 @@ impl<'l> Search<'l> {
             self.begin(root, tuning);
         }
         hand.barrier()?;
-        #[expect(clippy::large_stack_arrays, reason = "32 KiB; nothing is allocated in a search")]
+        #[expect(clippy::large_stack_arrays, reason = "32 KiB; a search does not allocate")]
         let mut survivors = [[0; CHUNK_WORDS * 64 + WIDTH]; 2];
         loop {
             let standing = *self.standing();
@@ -213,18 +213,19 @@ impl<'l> Search<'l> {
         self.write(hand)
     }
 
-    /// The parent of each vertex in original labels: the root's is itself, and `NONE` that of vertices that it does not reach.
+    /// Returns the parent of each vertex in original labels. The root is its own parent; vertices that it does not
+    /// reach have `NONE`.
     pub fn parents(&mut self) -> &[u32] {
         self.output.parents()
     }
 
-    /// For tests of the validation: the result, to be spoilt.
+    /// For tests of the validation, which modify the result.
     #[cfg(test)]
     pub(crate) fn copy(&mut self) -> Vec<u32> {
         self.parents().to_vec()
     }
 
-    /// Bytes of the maps, lists, parents and room for reads beside the layout.
+    /// Returns the size of maps, lists, parents and read buffers in bytes, without the layout.
     pub fn bytes(&self) -> u64 {
         let lock = |wants: &Mutex<Option<PendingReads>>| {
             wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(PendingReads::bytes)
@@ -237,12 +238,12 @@ impl<'l> Search<'l> {
         (maps + lists + reads + sorted + self.parent.bytes() + self.output.bytes()) as u64
     }
 
-    /// The instructions that are used.
+    /// Returns the instruction set in use.
     pub fn isa(&self) -> Isa {
         self.isa
     }
 
-    /// On which nodes the pages of maps and parents are; of each array at most `most` are asked about.
+    /// Returns the number of pages of maps and parents per memory node, from at most `most` pages of each array.
     pub fn pages_by_node(&self, most: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let mut pages = BTreeMap::new();
         self.visited.add_pages(most, &mut pages)?;
@@ -256,13 +257,13 @@ impl<'l> Search<'l> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The words of the maps that are this thread's where each has some.
+    /// Returns this thread's share of the words of the maps.
     fn own(&self, hand: &TeamWorker<'_>) -> Range<usize> {
         let node = self.nodes.of(hand.index);
         self.nodes.part(hand.index, self.borders[node]..self.borders[node + 1])
     }
 
-    /// Its node's copy of the frontier.
+    /// Returns the node's copy of the frontier.
     fn own_copy(&self, hand: &TeamWorker<'_>) -> Option<&Array<AtomicU64>> {
         self.copies.get(self.nodes.of(hand.index))
     }
@@ -278,10 +279,10 @@ impl<'l> Search<'l> {
     }
 
     fn begin(&self, root: u64, tuning: &Tuning) {
-        let rank = self.layout.rank_of(root).expect("check_root has let the root through");
+        let rank = self.layout.rank_of(root).expect("check_root accepted the root");
         let ranks = self.layout.ranks;
         if let Some(last) = self.visited.last() {
-            // Those behind the last rank are never looked for.
+            // The bits after the last rank are set, so that they are never searched.
             last.store(u64::MAX << (ranks % 64), Relaxed);
         }
         self.visited[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
@@ -292,7 +293,7 @@ impl<'l> Search<'l> {
         *self.standing() = standing;
     }
 
-    /// Levels of small frontiers, one after the other.
+    /// Runs consecutive levels with small frontiers in one thread.
     fn alone(&self, hand: &TeamWorker<'_>, tuning: &Tuning) -> ThreadLevel {
         let mut standing = *self.standing();
         loop {
@@ -328,7 +329,7 @@ impl<'l> Search<'l> {
         ThreadLevel::default()
     }
 
-    /// Edges of these ranks, about.
+    /// Returns the approximate number of edges of these ranks.
     fn edges_of(&self, ranks: &[AtomicU32]) -> f64 {
         ranks.iter().map(|rank| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64])).sum()
     }
@@ -336,7 +337,7 @@ impl<'l> Search<'l> {
     fn down(&self, hand: &TeamWorker<'_>, standing: &SearchState, tuning: &Tuning) -> Result<ThreadLevel, TeamStopped> {
         let ground = self.ground(standing);
         let own = self.own(hand);
-        // Who was visited before counts as found, until the end: one map to look at instead of two.
+        // Vertices visited earlier count as found until the end of the level, so that one map is read instead of two.
         let both = || self.visited[own.clone()].iter().zip(&ground.next[own.clone()]);
         both().for_each(|(visited, next)| next.store(visited.load(Relaxed), Relaxed));
         hand.barrier()?;
@@ -406,8 +407,9 @@ impl<'l> Search<'l> {
         Ok(level)
     }
 
-    /// Looks for a parent of every unvisited rank. Those with a list elsewhere come first, and the others where there is no room for more
-    /// reads: so the disk has something to do from the beginning, and who scans does not wait for it as long as anything else is to do.
+    /// Searches a parent for each unvisited rank. Ranks with a list outside DRAM come first; the others are scanned
+    /// while the read queue is full. So the disk is busy from the start, and no thread waits for it as long as there is
+    /// other work.
     fn sweep(
         &self,
         ground: &LevelState<'_>,
@@ -417,7 +419,7 @@ impl<'l> Search<'l> {
         wants: &mut Option<PendingReads>,
         found: &mut LevelCount,
     ) {
-        // Of the survivors with a list elsewhere: how many, and how many of them were wanted.
+        // The number of unmatched ranks with a list outside DRAM, and how many of these lists have been requested.
         let (mut left, mut wanted) = (0, 0);
         loop {
             self.with(wants, |wants| {
@@ -441,7 +443,8 @@ impl<'l> Search<'l> {
         self.with(wants, |wants| wants.finish(&mut |given| pull(self.isa, ground, given, found)));
     }
 
-    /// With the frontier as this thread's node has it: where there are several, all bring their part of it to a copy on each.
+    /// Switches to the node's copy of the frontier. If there are several nodes, each thread copies its share of the
+    /// frontier to all of them.
     fn near<'g>(&'g self, hand: &TeamWorker<'_>, ground: LevelState<'g>) -> Result<LevelState<'g>, TeamStopped> {
         let Some(copy) = self.own_copy(hand) else { return Ok(ground) };
         for word in self.nodes.part(hand.index, 0..copy.len()) {
@@ -455,13 +458,14 @@ impl<'l> Search<'l> {
         self.wants[hand.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has something read, if anything is elsewhere. After a failure no more is wanted, and the search ends with the level.
+    /// Starts reads, if any lists are outside DRAM. After a failure no more are started, and the search ends with the
+    /// level.
     fn with(&self, wants: &mut Option<PendingReads>, what: impl FnOnce(&mut PendingReads) -> Result<(), ReadFailure>) {
         if !self.layout.has_far() {
             return;
         }
         let failed = match wants {
-            None => Err(ReadFailure::Read("there is no way to what of TAIL is not in memory".into())),
+            None => Err(ReadFailure::Read("no reader is set for the tail lists outside DRAM".into())),
             Some(_) if self.is_lost() => Ok(()),
             Some(wants) => what(wants).inspect_err(|_| wants.give_up()),
         };
@@ -474,7 +478,7 @@ impl<'l> Search<'l> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// The ranks of a list whose lists of TAIL are elsewhere, ascending.
+    /// Collects the ranks of a list whose tail lists are outside DRAM, ascending.
     fn far_of(&self, list: &[AtomicU32], far: &mut Vec<u32>) {
         far.clear();
         far.extend(list.iter().map(|rank| rank.load(Relaxed)).filter(|rank| self.is_far(*rank)));
@@ -485,7 +489,7 @@ impl<'l> Search<'l> {
         (self.layout.first_far..self.layout.index.lists() as u32).contains(&rank)
     }
 
-    /// After a level, by the first thread.
+    /// Moves on to the next level; called by the first thread after each level.
     fn go_on(&self, tuning: &Tuning) {
         let mut standing = *self.standing();
         if standing.way != Direction::Alone {
@@ -518,7 +522,7 @@ impl<'l> Search<'l> {
         standing.late = self.some_are_late();
         debug_assert!(
             !standing.late || standing.way == Direction::Up || self.is_lost(),
-            "only a level bottom-up takes late reads"
+            "only a bottom-up level accepts late reads"
         );
         if matches!(standing.way, Direction::Alone | Direction::Down) && !standing.listed {
             standing.length = self.list(standing);
@@ -530,7 +534,7 @@ impl<'l> Search<'l> {
         }
     }
 
-    /// The frontier as a list.
+    /// Converts the frontier to a list. Returns its length.
     fn list(&self, standing: &SearchState) -> usize {
         let mut slots = self.lists[standing.list].iter();
         let mut length = 0;
@@ -547,9 +551,9 @@ impl<'l> Search<'l> {
         length
     }
 
-    /// Writes the parents by original labels.
+    /// Writes the parents in original labels.
     fn write(&self, hand: &TeamWorker<'_>) -> Result<(), TeamStopped> {
-        // The parent of who was not reached is the rank after the last, whose label is none.
+        // Ranks that were not reached get the rank after the last as their parent, whose label is `NO_LABEL`.
         for word in self.own(hand) {
             let mut missed = !self.visited[word].load(Relaxed);
             while missed != 0 {
@@ -571,7 +575,7 @@ fn clear(map: &[AtomicU64]) {
     map.iter().for_each(|word| word.store(0, Relaxed));
 }
 
-/// The next piece of a level's work.
+/// Returns the next chunk of a level's work.
 fn take(next: &AtomicUsize, size: usize, end: usize) -> Option<Range<usize>> {
     let start = next.fetch_add(size, Relaxed);
     (start < end).then(|| start..(start + size).min(end))

@@ -1,14 +1,14 @@
-//! Sorting of ranks. A list of a thousand is sorted digit by digit (radix sort from the lowest digit; Knuth, volume 3, 5.2.5), which
-//! takes half as long as by comparing; a list of ten by comparing.
+//! Sorts ranks. Long lists are sorted by digits (least-significant-digit radix sort; Knuth, volume 3, 5.2.5), which for
+//! a thousand ranks takes half as long as a comparison sort; short lists by comparisons.
 
-/// Lists below are sorted by comparing.
+/// Shorter lists are sorted by comparisons.
 const SHORT: usize = 128;
-/// From here on digits are wide: counting them takes less than passing once more over the list.
+/// From this length on, wide digits are faster: counting them costs less than another pass over the list.
 const LONG: usize = 1024;
-/// Bits of a digit at most, of lists below [`LONG`] and of others.
+/// Maximum width of a digit in bits, for lists below [`LONG`] and for others.
 const DIGIT_BITS: [u32; 2] = [7, 11];
 
-/// Sorts lists, one after the other.
+/// Buffers for sorting lists one after the other.
 #[derive(Default)]
 pub(crate) struct Sorter {
     spare: Vec<u32>,
@@ -34,8 +34,8 @@ impl Sorter {
     }
 }
 
-/// Puts numbers into the order of one digit, those that have the same in the order in which they come. There are as many places, all
-/// zero, as a digit has values.
+/// Sorts numbers by one digit; the sort is stable. `places` must have one element, initially zero, per value of the
+/// digit.
 fn by_digit(list: &[u32], sorted: &mut [u32], shift: u32, places: &mut [u32]) {
     let mask = places.len() - 1;
     let digit = |value: u32| (value >> shift) as usize & mask;
@@ -48,7 +48,7 @@ fn by_digit(list: &[u32], sorted: &mut [u32], shift: u32, places: &mut [u32]) {
     }
 }
 
-/// Makes of how many there are of each kind where those begin that lie one kind after the other.
+/// Converts the counts of consecutive groups to their starts.
 pub(crate) fn to_starts(counts: &mut [u32]) {
     let mut end = 0;
     for count in counts {
@@ -61,9 +61,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_any_length_and_width_are_sorted() {
+    fn lists_of_all_lengths_and_widths_are_sorted() {
         let mut sorter = Sorter::default();
-        // Longer and shorter ones in turn: nothing stays from one to the next.
+        // Long and short lists alternate, to show that no state is carried over.
         for length in [0, 1, 5000, 127, 128, 1023, 2, 1024, 70_000] {
             for bits in [0, 1, 7, 8, 20, 22, 31, 32] {
                 let number = |index: u32| u64::from(index.wrapping_mul(2_654_435_769)) >> (32 - bits);

@@ -1,18 +1,16 @@
-//! The Graph500's statistics over roots: quartiles with its interpolation, the harmonic mean of rates and its deviation.
+//! The Graph500's statistics over roots: quartiles with its interpolation, and the harmonic mean of rates with its
+//! standard error.
 
-/// Smallest, quartiles, largest, mean and standard deviation, as the Graph500's output has them.
+/// Minimum, quartiles, maximum, mean and standard deviation, as in the output of the Graph500.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quartiles {
     pub min: f64,
-    /// A quarter is not above it.
     pub first: f64,
-    /// Half is not above it.
     pub median: f64,
-    /// Three quarters are not above it.
     pub third: f64,
     pub max: f64,
     pub mean: f64,
-    /// Of a sample: the sum of squares over count - 1. Zero for one value.
+    /// Sample standard deviation (divisor: count - 1). Zero for a single value.
     pub stddev: f64,
 }
 
@@ -24,7 +22,7 @@ pub struct Harmonic {
 }
 
 impl Quartiles {
-    /// Of these values; none of none.
+    /// Computes the statistics of these values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -45,7 +43,7 @@ impl Quartiles {
 }
 
 impl Harmonic {
-    /// Of these rates, which are above zero; none of none.
+    /// Computes the mean of these rates, which must be positive; `None` if there are none.
     pub fn of(rates: &[f64]) -> Option<Self> {
         let inverse: Vec<f64> = rates.iter().map(|rate| 1.0 / rate).collect();
         let (mean, deviation) = mean_and_deviation(&inverse);
@@ -70,8 +68,8 @@ mod tests {
     }
 
     #[test]
-    fn quartiles_are_those_of_the_reference() {
-        // Eight values: its indices are (n-1)/4 = 1 and n/4 = 2, 3 and 4, 6 and 5.
+    fn quartiles_equal_those_of_the_reference() {
+        // Eight values: the reference uses indices (n-1)/4 = 1 and n/4 = 2, 3 and 4, 6 and 5.
         let found = Quartiles::of(&[8.0, 1.0, 2.0, 3.0, 5.0, 4.0, 7.0, 6.0]).unwrap();
         for (value, expected) in [
             (found.min, 1.0),
@@ -92,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn harmonic_means_weigh_slow_searches() {
+    fn harmonic_means_weight_slow_searches() {
         let found = Harmonic::of(&[1.0, 2.0, 4.0]).unwrap();
         near(found.mean, 12.0 / 7.0);
         // Inverses 1, 1/2, 1/4: mean 7/12, deviation sqrt(7/48); error sqrt(7/48) / (49/144) / sqrt(2).

@@ -1,26 +1,27 @@
-//! Where construction keeps what does not fit into its memory. Knows no file: who calls gives the way to each part.
+//! Storage for data of a construction that does not fit into its memory. Must not depend on files: the caller
+//! implements it.
 
 use std::fmt;
 use std::io::ErrorKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PartKind {
-    /// Every edge once, in blocks: read and written past the page cache where that can be.
+    /// Each edge once, in blocks; direct I/O if possible.
     Pairs,
-    /// Both directions of every edge by the rank that they leave, in blocks likewise.
+    /// Both directions of each edge by source rank, in blocks; direct I/O if possible.
     Ranked,
-    /// How many neighbours each vertex has, twice, so that one is whole while the other is written.
+    /// Degree of each vertex, in two copies, so that one is complete while the other is written.
     Degrees,
-    /// How long each list of TAIL is.
+    /// Length of each tail list.
     Lengths,
-    /// The graph's own bytes, or where HEAD is in memory TAIL alone.
+    /// The graph file, or only the tail lists if the head columns are in memory.
     Graph,
 }
 
 impl PartKind {
     pub const ALL: [Self; 5] = [Self::Pairs, Self::Ranked, Self::Degrees, Self::Lengths, Self::Graph];
 
-    /// A word for it, fit for a file's name.
+    /// Returns its name, which is valid in a file name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
@@ -31,55 +32,56 @@ impl PartKind {
         }
     }
 
-    /// Whether it is read and written in whole blocks, at multiples of [`crate::PAGE_BYTES`] in it and in memory.
+    /// Returns true if it is read and written in whole blocks, aligned to [`crate::PAGE_BYTES`] in the part and in
+    /// memory.
     pub fn is_blocked(self) -> bool {
         matches!(self, Self::Pairs | Self::Ranked)
     }
 }
 
-/// Parts of any size, which all threads use at once, and a note of how far construction has come.
+/// Parts of any size, which all threads use concurrently, and a checkpoint of the construction.
 pub trait Storage: Sync {
-    /// Writes all of it to this place of a part, which may lie beyond its end.
+    /// Writes all bytes at this offset of a part, which may be beyond its end.
     fn write(&self, part: PartKind, at: u64, bytes: &[u8]) -> Result<(), StorageError>;
 
-    /// Fills all of it from this place of a part; what ends before that was cut.
+    /// Fills the buffer from this offset of a part. A part that ends earlier is truncated, which is an error.
     fn read(&self, part: PartKind, at: u64, bytes: &mut [u8]) -> Result<(), StorageError>;
 
-    /// Waits until what was written of a part would be there after a crash.
+    /// Waits until all data written to a part is durable.
     fn sync(&self, part: PartKind) -> Result<(), StorageError>;
 
-    /// Gives its room back. What is not there is no trouble.
+    /// Deletes a part. It is not an error if the part does not exist.
     fn discard(&self, part: PartKind) -> Result<(), StorageError>;
 
-    /// Puts a note in place of the one before: after a crash one of both is there, whole.
+    /// Replaces the checkpoint atomically: after a crash, either the old or the new one exists.
     fn note(&self, note: &[u8]) -> Result<(), StorageError>;
 
-    /// The note, if there is one.
+    /// Returns the checkpoint, if there is one.
     fn noted(&self) -> Result<Option<Vec<u8>>, StorageError>;
 }
 
-/// Why a part was not written or read.
+/// Failure of a read or write of a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageError {
     pub kind: StorageErrorKind,
-    /// What, on what, and the system's answer.
+    /// The operation, its object and the system's error.
     pub what: String,
 }
 
-/// Kinds of trouble that have a next step of their own.
+/// Kinds of failure that need different actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageErrorKind {
-    /// There is no room left.
+    /// No space is left.
     Full,
-    /// It is not what was written: cut or changed.
+    /// The data is truncated or modified.
     Damaged,
-    /// It is of another construction than was asked for.
+    /// The data belongs to a different construction.
     Foreign,
     Other,
 }
 
 impl From<ErrorKind> for StorageErrorKind {
-    /// What a system's refusal comes to.
+    /// Classifies an error of the system.
     fn from(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Self::Full,

@@ -1,5 +1,5 @@
-//! Lists of TAIL that are not in DRAM: which are wanted, read together where they lie close to each other, many reads under way
-//! while the search goes on. Knows no file: who calls gives a way to the bytes ([`TailReader`]) for each thread.
+//! Reads tail lists that are not in DRAM: combines requests for nearby lists, and keeps many reads in flight while the
+//! search continues. Must not depend on files: the caller provides a reader ([`TailReader`]) for each thread.
 
 use std::fmt;
 
@@ -7,54 +7,55 @@ use crate::coded::{PADDING, PIECE_BYTES, PaddedList};
 use crate::layout::Layout;
 use crate::level::CorruptList;
 
-/// Reads begin and end at multiples of this.
+/// Alignment of reads.
 pub const PAGE_BYTES: u64 = 4096;
-/// The most bytes of one read: a piece of the largest size that begins in the middle of a page.
+/// Maximum size of a read: the largest piece, beginning in the middle of a page.
 pub const READ_BYTES_MAX: usize = PIECE_BYTES + PAGE_BYTES as usize;
-/// So many bytes behind a read must be there, whatever is in them.
+/// Bytes after a read that must be readable; their contents do not matter.
 pub const READ_PADDING: usize = PADDING;
 
-/// Reads are made longer by lists that begin within so many bytes behind them: one larger read is quicker than two.
+/// A read is extended by a list that begins within this many bytes after it, because one larger read is faster than
+/// two.
 const GAP_BYTES: u64 = 12 << 10;
-/// Lists of one read at most, for which there is room without asking for memory in a search.
+/// Maximum number of lists per read; memory for them is allocated before the search.
 const LISTS_MAX: usize = 4096;
-/// Reads are handed over together, so many at a time, for each time takes the kernel a while; at once where none is under way.
+/// Reads are submitted in batches of this size to reduce system calls; at once if none is in flight.
 const TOGETHER: usize = 8;
 
-/// A thread's way to the bytes of TAIL. Only the thread that made it uses it.
+/// A thread's reader of tail lists. Only the thread that created it uses it.
 pub trait TailReader: Send {
-    /// How many reads can be under way, each under a number of its own below this.
+    /// Returns the maximum number of reads in flight. Each has an identifier below this number.
     fn queue_depth(&self) -> usize;
 
-    /// Bytes of memory that it has for what is read.
+    /// Returns the size of its read buffers in bytes.
     fn bytes(&self) -> usize;
 
-    /// Puts a read, of [`READ_BYTES_MAX`] at most, into the queue, under a number that no read under way has.
+    /// Queues a read of at most [`READ_BYTES_MAX`] bytes, with an identifier that no read in flight has.
     fn read(&mut self, number: usize, offset: u64, bytes: usize);
 
-    /// Begins with what is in the queue.
+    /// Submits the queued reads.
     fn hand_over(&mut self);
 
-    /// How many reads have ended and are still to be taken.
+    /// Returns the number of completed reads that `take` has not returned yet.
     fn ended(&mut self) -> usize;
 
-    /// Calls with each read that has ended and its bytes, [`READ_PADDING`] more behind them; waits for one if asked. Gives how many have
-    /// ended, well or not, and the first failure.
+    /// Calls `with` for each completed read with its bytes, followed by [`READ_PADDING`] more; waits for one if `wait`
+    /// is set. Returns the number of completed reads, failed ones included, and the first failure.
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>);
 }
 
 pub(crate) struct ReadChunk<'g> {
-    /// Whose lists are to be searched in it.
+    /// Ranks whose lists are in this chunk.
     pub(crate) ranks: &'g [u32],
     bytes: &'g [u8],
-    /// Of the first byte in TAIL.
+    /// Offset of the first byte in the tail lists.
     offset: u64,
-    /// Where it is not whole lists but this piece of one.
+    /// Set if the chunk is a piece of one list instead of whole lists.
     piece: Option<(u64, usize)>,
 }
 
 impl ReadChunk<'_> {
-    /// A rank's list, or the piece of it that was read.
+    /// Returns a rank's list, or the piece of it that was read.
     #[inline(always)]
     pub(crate) fn list(&self, layout: &Layout, rank: u32) -> PaddedList<'_> {
         let (from, length) = self.piece.unwrap_or_else(|| layout.index.list(rank));
@@ -62,11 +63,11 @@ impl ReadChunk<'_> {
     }
 }
 
-/// Why lists were not read.
+/// Reason why lists could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadFailure {
     Read(String),
-    /// It gave something else than was written.
+    /// The data differs from the data written.
     List(CorruptList),
 }
 
@@ -77,20 +78,19 @@ impl fmt::Display for ReadFailure {
             Self::List(CorruptList { rank }) => {
                 write!(
                     f,
-                    "what was read for the neighbours of rank {rank} is not what was written: the disk changed it"
+                    "the data read for the neighbours of rank {rank} differs from the data written: the disk is faulty"
                 )
             }
         }
     }
 }
 
-/// What is done with what was read.
+/// Callback for each completed read.
 pub(crate) type OnRead<'t> = dyn FnMut(&ReadChunk<'_>) -> Result<(), CorruptList> + 't;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoCounts {
     pub reads: u64,
-    /// Their bytes.
     pub bytes: u64,
     pub lists: u64,
 }
@@ -99,9 +99,9 @@ pub(crate) struct PendingReads {
     fetch: Box<dyn TailReader>,
     reads: Vec<InFlightRead>,
     free: Vec<usize>,
-    /// The read that may still become longer.
+    /// The read that may still be extended.
     open: Option<usize>,
-    /// Put into the queue and not handed over.
+    /// Reads queued but not submitted.
     queued: usize,
     under_way: usize,
     io: IoCounts,
@@ -124,17 +124,17 @@ impl PendingReads {
         Self { fetch, reads, free: (0..places).collect(), open: None, queued: 0, under_way: 0, io: IoCounts::default() }
     }
 
-    /// Bytes of memory for reads, and for what they are to give.
+    /// Returns the size of the read buffers and of the bookkeeping in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.fetch.bytes() + self.reads.len() * LISTS_MAX * size_of::<u32>()
     }
 
-    /// What was read since this was asked last.
+    /// Returns the counts since the last call.
     pub(crate) fn io(&mut self) -> IoCounts {
         std::mem::take(&mut self.io)
     }
 
-    /// Wants the lists of these ranks, best in ascending order; waits where there is no room for more reads.
+    /// Requests the lists of these ranks, preferably in ascending order. Waits while all reads are in use.
     pub(crate) fn request(&mut self, layout: &Layout, ranks: &[u32], then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         let mut wanted = self.request_some(layout, ranks, then)?;
         while wanted < ranks.len() {
@@ -144,7 +144,8 @@ impl PendingReads {
         Ok(())
     }
 
-    /// Wants the first of these, as many as there is room for without waiting (but for a list in many pieces), and gives how many.
+    /// Requests the first of these lists, as many as possible without waiting (except for a list of many pieces).
+    /// Returns their number.
     pub(crate) fn request_some(
         &mut self,
         layout: &Layout,
@@ -164,7 +165,7 @@ impl PendingReads {
         Ok(ranks.len())
     }
 
-    /// Has this list read with the open read or a new one, if there is room.
+    /// Adds this list to the open read or to a new one. Returns false if all reads are in use.
     fn try_request(&mut self, from: u64, length: usize, rank: u32) -> bool {
         let (first, end) = (from / PAGE_BYTES * PAGE_BYTES, (from + length as u64).next_multiple_of(PAGE_BYTES));
         if let Some(number) = self.open {
@@ -183,7 +184,7 @@ impl PendingReads {
         is_room
     }
 
-    /// Takes what has ended, without waiting.
+    /// Processes completed reads without waiting.
     pub(crate) fn poll(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         if self.under_way == 0 {
             self.close();
@@ -191,23 +192,23 @@ impl PendingReads {
         if self.under_way > self.queued { self.take(false, then) } else { Ok(()) }
     }
 
-    /// Whether something is under way, or has ended and is still to be taken.
+    /// Returns true if reads are in flight or completed reads have not been processed.
     pub(crate) fn is_waiting(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Whether nobody would have to wait for what is under way.
+    /// Returns true if waiting for the reads in flight would not block.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.under_way == 0 || self.fetch.ended() >= self.under_way
     }
 
-    /// Has everything under way that was wanted, takes what has ended, and leaves the rest for later.
+    /// Submits all requested reads, processes completed ones, and leaves the rest for later.
     pub(crate) fn leave(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         self.begin_all();
         self.take(false, then)
     }
 
-    /// Reads everything that was wanted.
+    /// Completes all requested reads.
     pub(crate) fn finish(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         self.begin_all();
         while self.under_way > 0 {
@@ -216,7 +217,7 @@ impl PendingReads {
         Ok(())
     }
 
-    /// After a failure: waits for all reads and forgets them.
+    /// Waits for all reads after a failure and discards them.
     pub(crate) fn give_up(&mut self) {
         self.open = None;
         self.hand_over();
@@ -227,7 +228,7 @@ impl PendingReads {
         self.free = (0..self.reads.len()).collect();
     }
 
-    /// Waits for a read, if there is one, with everything under way that was wanted.
+    /// Submits all requested reads and waits for one, if there is any.
     pub(crate) fn wait(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         self.begin_all();
         self.take(true, then)
@@ -239,7 +240,7 @@ impl PendingReads {
     }
 
     fn request_pieces(&mut self, layout: &Layout, rank: u32, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
-        let place = layout.long_lists.binary_search_by_key(&rank, |list| list.0).expect("long lists are noted");
+        let place = layout.long_lists.binary_search_by_key(&rank, |list| list.0).expect("long lists are in the table");
         for border in layout.long_lists[place].1.windows(2) {
             while self.free.is_empty() {
                 self.wait(then)?;
@@ -251,7 +252,7 @@ impl PendingReads {
         Ok(())
     }
 
-    /// A new read, when the one before will become no longer; there is room.
+    /// Starts a new read, when the previous one will not be extended. A read must be free.
     fn open(&mut self, from: u64, to: u64, rank: u32, piece: Option<(u64, usize)>) {
         self.close();
         let number = self.free.pop().expect("one is free");
@@ -262,7 +263,7 @@ impl PendingReads {
         self.open = Some(number);
     }
 
-    /// Puts the open read into the queue.
+    /// Queues the open read.
     fn close(&mut self) {
         let Some(number) = self.open.take() else { return };
         let InFlightRead { from, to, .. } = self.reads[number];
@@ -283,7 +284,7 @@ impl PendingReads {
         }
     }
 
-    /// What has ended, if anything is under way.
+    /// Processes completed reads, if any are in flight.
     fn take(&mut self, wait: bool, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         if self.under_way == 0 {
             return Ok(());
@@ -292,7 +293,7 @@ impl PendingReads {
         let mut lost = None;
         let (ended, result) = fetch.take(wait, &mut |number, bytes| {
             let InFlightRead { from, to, ranks, piece } = &reads[number];
-            assert!(bytes.len() >= (to - from) as usize + PADDING, "a read has bytes behind it");
+            assert!(bytes.len() >= (to - from) as usize + PADDING, "the buffer of a read is padded");
             if lost.is_none() {
                 lost = then(&ReadChunk { ranks, bytes, offset: *from, piece: *piece }).err();
             }

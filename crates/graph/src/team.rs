@@ -1,4 +1,5 @@
-//! The threads that construct, search and validate. Who calls gives them (seated, in a measurement); `PlainTeam` are plain ones.
+//! The threads that construct, search and validate. The caller provides them (pinned, in a measurement); `PlainTeam`
+//! has unpinned ones.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,17 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::Error;
 
-/// Threads that do the same work together.
+/// Threads that run the same work together.
 pub trait Team {
-    /// How the work of a crew fails.
+    /// Error of the work of a team.
     type Error: From<Error>;
-    /// How many there are, at least one.
+    /// Returns the number of threads, at least one.
     fn threads(&self) -> usize;
-    /// Runs the work on each of them, and returns when all have ended.
+    /// Runs the work on each thread, and returns when all have ended.
     fn run(&self, work: &(dyn Fn(&TeamWorker<'_>) -> Result<(), TeamStopped> + Sync)) -> Result<(), Self::Error>;
 }
 
-/// One thread of a crew, as its work sees it.
+/// One thread of a team, as its work sees it.
 pub struct TeamWorker<'c> {
     /// Which one, from 0.
     pub index: usize,
@@ -26,7 +27,7 @@ pub struct TeamWorker<'c> {
     pub barrier: &'c dyn Fn() -> Result<(), TeamStopped>,
 }
 
-/// The crew was stopped: the work is to end now. Whoever gave the threads knows why.
+/// The team was stopped: the work must end now. The provider of the threads has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TeamStopped;
 
@@ -35,19 +36,19 @@ impl TeamWorker<'_> {
         (self.barrier)()
     }
 
-    /// This thread's part of so many things: neighbouring parts, alike to one.
+    /// Returns this thread's contiguous share of a number of items; shares differ by at most one.
     pub fn share(&self, things: usize) -> Range<usize> {
         share(0..things, self.index, self.of)
     }
 }
 
-/// One of so many parts of a range: neighbouring parts, alike to one.
+/// Returns a contiguous share of a range; shares differ by at most one.
 pub(crate) fn share(range: Range<usize>, index: usize, of: usize) -> Range<usize> {
     let border = |index: usize| range.start + (range.len() as u128 * index as u128 / of as u128) as usize;
     border(index)..border(index + 1)
 }
 
-/// Runs the work on each thread of a crew and collects what they return, in their order.
+/// Runs the work on each thread of a team and returns the results in the order of threads.
 pub(crate) fn collect<C: Team, T: Send>(
     crew: &C,
     work: impl Fn(&TeamWorker<'_>) -> Result<T, TeamStopped> + Sync,
@@ -62,7 +63,7 @@ pub(crate) fn collect<C: Team, T: Send>(
     taken.collect::<Option<Vec<T>>>().ok_or_else(|| Error::Stopped.into())
 }
 
-/// Hands out the numbers of a range, in pieces, to whoever comes.
+/// Hands out the numbers of a range in chunks, to any thread that asks.
 pub(crate) struct Chunks {
     next: AtomicUsize,
     range: Range<usize>,
@@ -83,17 +84,17 @@ impl Chunks {
         (start < end).then(|| start..(start + self.size).min(end))
     }
 
-    /// To be handed out once more; nobody may be taking meanwhile.
+    /// Resets the queue. No thread may call `take` concurrently.
     pub(crate) fn again(&self) {
         self.next.store(self.range.start, Ordering::Relaxed);
     }
 }
 
-/// Plain threads, sitting where the kernel likes.
+/// Threads without affinity.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainTeam(pub usize);
 
-/// Where threads meet: they spin for a while, for meetings are microseconds apart, and then give their cpu away.
+/// A barrier. Threads spin for a while, because waits take microseconds, and then yield the CPU.
 struct Barrier {
     count: usize,
     arrived: AtomicUsize,
@@ -101,7 +102,7 @@ struct Barrier {
     stopped: AtomicBool,
 }
 
-/// Before a waiting thread gives its cpu to others.
+/// Iterations before a waiting thread yields its CPU.
 const SPINS: u32 = 10_000;
 
 impl Barrier {
@@ -140,7 +141,7 @@ impl Team for PlainTeam {
         };
         let one = |index: usize| {
             let hand = TeamWorker { index, of: count, barrier: &|| barrier.wait() };
-            // A panic stops the others, who would wait for ever, and then goes on.
+            // A panic stops the other threads, which would otherwise wait forever, and is then resumed.
             let ended = catch_unwind(AssertUnwindSafe(|| work(&hand)));
             if !matches!(ended, Ok(Ok(()))) {
                 barrier.stopped.store(true, Ordering::Release);
@@ -152,7 +153,7 @@ impl Team for PlainTeam {
             let first = one(0);
             std::iter::once(first).chain(others.into_iter().map(|other| other.join().and_then(|ended| ended))).collect()
         });
-        // A panic is why the others were stopped.
+        // A panic is the reason why the others were stopped.
         let results: Vec<_> = ended.into_iter().map(|one| one.unwrap_or_else(|panic| resume_unwind(panic))).collect();
         if results.contains(&Err(TeamStopped)) { Err(Error::Stopped) } else { Ok(()) }
     }
@@ -163,12 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_the_order_of_the_threads() {
+    fn results_are_in_the_order_of_threads() {
         assert_eq!(collect(&PlainTeam(5), |hand| Ok(hand.share(13))).unwrap(), [0..2, 2..5, 5..7, 7..10, 10..13]);
     }
 
     #[test]
-    fn nobody_leaves_a_meeting_early() {
+    fn barriers_release_no_thread_early() {
         let come = AtomicUsize::new(0);
         let work = |hand: &TeamWorker<'_>| {
             for round in 1..200 {
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_or_panics_stops_all() {
+    fn a_thread_that_stops_or_panics_stops_all() {
         let stop = |hand: &TeamWorker<'_>| if hand.index == 1 { Err(TeamStopped) } else { hand.barrier() };
         assert_eq!(PlainTeam(3).run(&stop), Err(Error::Stopped));
         let panic = |hand: &TeamWorker<'_>| {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_cover_everything_once() {
+    fn chunks_cover_each_number_once() {
         let pieces = Chunks::new(10, 4);
         let taken: Vec<_> = std::iter::from_fn(|| pieces.take()).collect();
         assert_eq!(taken, [0..4, 4..8, 8..10]);

@@ -1,4 +1,5 @@
-//! Top-down: visits all unvisited neighbours of the frontier's ranks, alone or with other threads. Unsafe as `ground` says.
+//! Top-down steps: visit all unvisited neighbours of the frontier's ranks, with one or several threads. For the safety
+//! conditions see `level`.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -8,7 +9,7 @@ use crate::level::{CorruptList, LaneKernel, LevelCount, LevelState, each, each_c
 use crate::tail_io::ReadChunk;
 
 pub(crate) enum Visitor<'v> {
-    /// One thread, which keeps a list of who was found, and how many they are.
+    /// One thread, which appends the found ranks to a list, and their number.
     Alone(&'v [AtomicU32], &'v mut usize),
     OneOfMany(&'v mut LevelCount),
 }
@@ -23,7 +24,7 @@ pub(crate) fn expand(isa: Isa, ground: &LevelState<'_>, list: &[AtomicU32], visi
     }
 }
 
-/// Visits all unvisited neighbours in lists that a disk gave.
+/// Visits all unvisited neighbours in lists read from a disk.
 pub(crate) fn push(
     isa: Isa,
     ground: &LevelState<'_>,
@@ -39,8 +40,9 @@ pub(crate) fn push(
     Ok(())
 }
 
-/// Visits neighbours of the frontier before in lists that a disk gave only now. They belong to this frontier: those that were not found yet,
-/// and those that have been taken for the next one's. All threads do this, and nothing else.
+/// Visits neighbours of the previous frontier in lists whose reads completed late. They belong to the current frontier:
+/// ranks that were not found yet, and ranks that were added to the next frontier in the meantime. All threads run this,
+/// and no other work, concurrently.
 pub(crate) fn join(
     isa: Isa,
     ground: &LevelState<'_>,
@@ -51,13 +53,13 @@ pub(crate) fn join(
     Ok(())
 }
 
-/// What is done with a neighbour that was not visited when it was looked.
+/// Action for a neighbour that was unvisited when it was checked.
 trait Visit {
     type Out;
-    /// Which of sixteen are to be visited. The bits may be out of date when other threads set some: `visit` decides.
+    /// Returns the lanes to visit. The bits may be outdated if other threads set some: `visit` decides.
     ///
     /// # Safety
-    /// As `ground` says; every rank has its bit.
+    /// See `level`; every rank has its bit.
     unsafe fn which<L: Lanes>(ground: &LevelState<'_>, neighbours: L::Vector, mask: u32) -> u32;
     fn visit(&mut self, ground: &LevelState<'_>, rank: u32, neighbour: u32);
     fn out(self) -> Self::Out;
@@ -73,7 +75,7 @@ impl Visit for SingleVisitor<'_> {
 
     #[inline(always)]
     unsafe fn which<L: Lanes>(ground: &LevelState<'_>, neighbours: L::Vector, mask: u32) -> u32 {
-        // SAFETY: as for the caller, and no other thread sets bits in a level of one thread.
+        // SAFETY: as for the caller, and no other thread sets bits in a single-threaded level.
         mask & !unsafe { L::bits(ground.visited_map(), neighbours, mask) }
     }
 
@@ -96,14 +98,14 @@ struct SharedVisitor(LevelCount);
 impl Visit for SharedVisitor {
     type Out = LevelCount;
 
-    /// The next frontier has those that were visited before, too.
+    /// Vertices that are in the next frontier count as unvisited.
     #[inline(always)]
     unsafe fn which<L: Lanes>(ground: &LevelState<'_>, neighbours: L::Vector, mask: u32) -> u32 {
         // SAFETY: as for the caller.
         mask & !unsafe { L::shared_bits(ground.next, neighbours, mask) }
     }
 
-    /// Claims it in the next frontier.
+    /// Claims the vertex in the next frontier.
     #[inline(always)]
     fn visit(&mut self, ground: &LevelState<'_>, rank: u32, neighbour: u32) {
         let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));
@@ -133,7 +135,7 @@ impl Visit for LateVisitor {
         }
     }
 
-    /// Several threads may come with it at the same time: any of their ranks is a parent.
+    /// Several threads may reach the same vertex concurrently; any of their ranks is a valid parent.
     #[inline(always)]
     fn visit(&mut self, ground: &LevelState<'_>, rank: u32, neighbour: u32) {
         let (word, bit) = (neighbour as usize / 64, 1 << (neighbour % 64));
@@ -201,7 +203,7 @@ impl<V: Visit> LaneKernel for Push<'_, '_, V> {
     }
 }
 
-/// Visits all neighbours of a rank, as far as they are in DRAM, that are not visited when it is looked.
+/// Visits all neighbours of a rank in DRAM that are unvisited when they are checked.
 #[inline(always)]
 unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &LevelState<'_>, rank: u32, visit: &mut V) {
     let layout = ground.layout;
@@ -229,7 +231,7 @@ unsafe fn each_unvisited<L: Lanes, V: Visit>(ground: &LevelState<'_>, rank: u32,
     }
 }
 
-/// Visits those of sixteen that are to be visited.
+/// Visits the unvisited ones of sixteen neighbours.
 #[inline(always)]
 unsafe fn unvisited<L: Lanes, V: Visit>(
     ground: &LevelState<'_>,

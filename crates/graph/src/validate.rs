@@ -1,12 +1,12 @@
-//! Validation: whether parents are a breadth-first tree of the graph, by the Graph500's five checks. Slow and plain: it knows the
-//! edges as generated and the result, and nothing of layout or search. Who has no room for the list of edges has them go by in batches,
-//! generated anew.
+//! Validates that parents form a breadth-first tree of the graph, by the five checks of the Graph500. Deliberately
+//! simple: it knows the generated edges and the result, and nothing of layout or search. If the edge list does not fit
+//! into memory, edges are generated again in batches.
 //!
-//! 1. Following parents from any vertex comes to the root, without a cycle.
+//! 1. Following parents from any vertex leads to the root, without a cycle.
 //! 2. Tree edges join levels that differ by one.
-//! 3. Every edge joins levels that differ by one at most, or has both ends outside.
-//! 4. The tree spans the root's component: no edge leads out of it, and vertices of others have no parent.
-//! 5. Every tree edge is an edge.
+//! 3. Every edge joins levels that differ by at most one, or has both ends outside the tree.
+//! 4. The tree spans the root's component: no edge leads out of it, and vertices of other components have no parent.
+//! 5. Every tree edge is an edge of the graph.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
@@ -20,32 +20,32 @@ use crate::team::{Chunks, Team, TeamWorker, collect};
 /// The parent of a vertex that was not reached.
 pub const NONE: u32 = u32::MAX;
 
-/// The level of a vertex that was not reached, and of one not yet looked at.
+/// The level of a vertex that was not reached or not yet processed.
 pub(crate) const OUTSIDE: u16 = u16::MAX;
 const UNKNOWN: u16 = u16::MAX - 1;
-/// Longer than any path of a Kronecker graph; a longer one is taken for a cycle.
+/// Longer than any path of a Kronecker graph; longer paths are treated as cycles.
 pub(crate) const LEVELS_MAX: usize = 60_000;
 /// Vertices that a thread takes at a time.
 const PIECE: usize = 1 << 14;
 
-/// What is wrong with a tree.
+/// Error in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeError {
     /// The root is not its own parent.
     Root(u32),
-    /// A parent that is no vertex.
+    /// A parent is out of range.
     NoVertex(u32),
-    /// 1: parents go in circles.
+    /// Check 1: the parents form a cycle.
     Cycle(u32),
-    /// 1: parents lead to a vertex that has none.
+    /// Check 1: the parents lead to a vertex without a parent.
     Loose(u32),
-    /// 2: a tree edge does not join neighbouring levels.
+    /// Check 2: a tree edge does not join adjacent levels.
     TreeLevels(u32),
-    /// 3: an edge joins levels that differ by more than one.
+    /// Check 3: an edge joins levels that differ by more than one.
     Levels(u32, u32),
-    /// 4: an edge has one end in the tree.
+    /// Check 4: an edge has only one end in the tree.
     Spanning(u32, u32),
-    /// 5: a tree edge that is no edge of the graph.
+    /// Check 5: a tree edge is not an edge of the graph.
     NoEdge(u32),
 }
 
@@ -53,34 +53,34 @@ impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root(root) => write!(f, "root {root} is not its own parent"),
-            Self::NoVertex(vertex) => write!(f, "the parent of vertex {vertex} is no vertex"),
-            Self::Cycle(vertex) => write!(f, "the parents of vertex {vertex} go in circles"),
+            Self::NoVertex(vertex) => write!(f, "the parent of vertex {vertex} is out of range"),
+            Self::Cycle(vertex) => write!(f, "the parents of vertex {vertex} form a cycle"),
             Self::Loose(vertex) => write!(f, "the parents of vertex {vertex} do not lead to the root"),
-            Self::TreeLevels(vertex) => write!(f, "vertex {vertex} and its parent are not on neighbouring levels"),
+            Self::TreeLevels(vertex) => write!(f, "vertex {vertex} and its parent are not on adjacent levels"),
             Self::Levels(a, b) => write!(f, "edge {a} {b} joins levels that differ by more than one"),
             Self::Spanning(a, b) => write!(f, "edge {a} {b} has one end that was not reached"),
-            Self::NoEdge(vertex) => write!(f, "vertex {vertex} and its parent have no edge"),
+            Self::NoEdge(vertex) => write!(f, "there is no edge between vertex {vertex} and its parent"),
         }
     }
 }
 
-/// What a valid tree spans.
+/// Size of a valid tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStats {
     pub vertices: u64,
-    /// Levels, the root's own included.
+    /// Number of levels, including the root's.
     pub levels: u64,
-    /// Edges as generated in its component, multi-edges and self-loops included: what the specification counts.
+    /// Number of generated edges in its component, multi-edges and self-loops included, as the specification counts.
     pub tuples: u64,
-    /// Of these, those that are no self-loops: what the reference code counts.
+    /// The same without self-loops, as the reference code counts.
     pub tuples_without_loops: u64,
 }
 
-/// Why a check ends early.
+/// Reason why a check ends early.
 #[derive(Clone, Debug)]
 enum CheckAbort {
     Wrong(TreeError),
-    /// The edges could not be had.
+    /// The edges cannot be read.
     Edges(String),
 }
 
@@ -90,29 +90,29 @@ impl From<TreeError> for CheckAbort {
     }
 }
 
-/// Where edges come from.
+/// Source of the edges.
 #[derive(Clone, Copy)]
 enum EdgeSource<'t> {
     List(&'t Tuples),
-    /// So many, in batches, for each tree anew.
+    /// This many edges, read again in batches for each tree.
     Anew(&'t dyn Edges, u64),
 }
 
-/// Holds trees against the edges of a graph.
+/// Checks trees against the edges of a graph.
 pub struct Validator<'t> {
     source: EdgeSource<'t>,
     levels: Vec<AtomicU16>,
-    /// Whose tree edge was found among the edges.
+    /// Vertices whose tree edge was found among the edges.
     proven: Vec<AtomicBool>,
 }
 
 impl<'t> Validator<'t> {
-    /// For trees of the graph whose edge list is in memory.
+    /// Creates a validator with an edge list in memory.
     pub fn new(tuples: &'t Tuples) -> Self {
         Self::over(tuples.spec(), EdgeSource::List(tuples))
     }
 
-    /// For trees of this graph, whose edges are had anew for each.
+    /// Creates a validator that reads the edges again for each tree.
     pub fn streaming(spec: &Spec, edges: &'t dyn Edges) -> Self {
         Self::over(spec, EdgeSource::Anew(edges, spec.edges()))
     }
@@ -126,14 +126,15 @@ impl<'t> Validator<'t> {
         }
     }
 
-    /// Makes all checks, with all threads. The inner result is the first thing found wrong; that edges cannot be had is an error.
+    /// Makes all checks, with all threads. The inner result is the first error in the tree; failure to read the edges
+    /// is an outer error.
     pub fn check<C: Team>(
         &self,
         crew: &C,
         root: u32,
         parents: &[u32],
     ) -> Result<Result<TreeStats, TreeError>, C::Error> {
-        assert_eq!(parents.len(), self.levels.len(), "a parent for each vertex");
+        assert_eq!(parents.len(), self.levels.len(), "one parent per vertex");
         if parents.get(root as usize) != Some(&root) {
             return Ok(Err(TreeError::Root(root)));
         }
@@ -160,7 +161,7 @@ impl<'t> Validator<'t> {
             }
             hand.barrier()?;
             let mut reached = TreeStats::default();
-            // Every thread sees the same: what was found wrong was noted before all met.
+            // Every thread sees the same value: errors were recorded before the barrier.
             if failed().is_none() {
                 hand.barrier()?;
                 note(self.look_at_edges(hand, parents, &mut reached));
@@ -178,7 +179,7 @@ impl<'t> Validator<'t> {
         }
     }
 
-    /// Finds the level of a vertex and of those between it and one whose level is known.
+    /// Computes the level of a vertex and of its ancestors up to one whose level is known.
     fn find_level(&self, parents: &[u32], vertex: usize) -> Result<(), TreeError> {
         if parents[vertex] == NONE {
             self.levels[vertex].store(OUTSIDE, Relaxed);
@@ -213,7 +214,7 @@ impl<'t> Validator<'t> {
         Ok(())
     }
 
-    /// Checks 3 and 4 on a part of the edges, and notes which tree edges are among them.
+    /// Makes checks 3 and 4 on a share of the edges, and records which tree edges are among them.
     fn look_at_edges(&self, hand: &TeamWorker<'_>, parents: &[u32], reached: &mut TreeStats) -> Result<(), CheckAbort> {
         let mut look = |a: u32, b: u32| -> Result<(), CheckAbort> {
             let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
@@ -238,7 +239,7 @@ impl<'t> Validator<'t> {
         Ok(())
     }
 
-    /// Checks 2 and 5 on a vertex.
+    /// Makes checks 2 and 5 on a vertex.
     fn look_at_vertex(
         &self,
         root: u32,
@@ -266,8 +267,8 @@ impl<'t> Validator<'t> {
     }
 }
 
-/// Checks 3 and 4 on one edge, both of whose ends have their levels, and counts it. Gives the upper and the lower end where levels
-/// differ: such an edge may be the tree's.
+/// Makes checks 3 and 4 on one edge, both of whose ends have their levels, and counts it. Returns the upper and the
+/// lower end if the levels differ, because such an edge may be a tree edge.
 #[inline(always)]
 pub(crate) fn look_at_edge(
     (a, level_a): (u32, u16),
@@ -290,7 +291,7 @@ pub(crate) fn look_at_edge(
 }
 
 impl TreeStats {
-    /// What two threads have counted.
+    /// Adds the counts of two threads.
     fn and(self, other: Self) -> Self {
         Self {
             vertices: self.vertices + other.vertices,

@@ -179,7 +179,7 @@ fn a_disk_that_is_full_or_too_small_is_said_with_what_it_takes() {
     for expected in [
         "No space left on device",
         "construction takes about",
-        "hint: make room, or name a folder on another disk",
+        "hint: free space, or choose a directory on another disk",
         "left: 0\n",
         "hint: take a smaller scale, or name a folder on another disk",
     ] {

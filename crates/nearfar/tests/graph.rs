@@ -61,9 +61,9 @@ fn a_built_graph_is_described_and_a_spoilt_file_refused() {
     damaged[5000] ^= 1;
     std::fs::write(folder.join("damaged"), damaged).expect("the folder can be written");
     std::fs::write(folder.join("foreign"), "15 3\n15 12\n").expect("the folder can be written");
-    refused(folder, &["graph", "info", "cut"], 2, "it was cut");
+    refused(folder, &["graph", "info", "cut"], 2, "the file is truncated in its");
     refused(folder, &["graph", "info", "damaged"], 2, "the file is damaged");
-    refused(folder, &["graph", "info", "foreign"], 2, "no graph that nearfar has written");
+    refused(folder, &["graph", "info", "foreign"], 2, "not a graph file of nearfar");
     refused(folder, &["graph", "info", "missing"], 2, "missing: ");
 }
 

@@ -66,10 +66,10 @@ fn ranks_find_what_one_process_does() {
 fn what_cannot_be_is_said_by_one_rank_and_ends_all() {
     for (count, args, status, expected) in [
         (3, &["--scale", "0"][..], 2, "scale 0"),
-        (3, &["--scale", "32"], 2, "scale 32: a graph has 2^1 to 2^31 vertices here"),
-        (4, &["--scale", "1"], 2, "2 vertices cannot be dealt to 4 parts"),
+        (3, &["--scale", "32"], 2, "scale 32 is out of range: it must be 1 to 31"),
+        (4, &["--scale", "1"], 2, "2 vertices cannot be distributed to 4 shards"),
         (2, &["--scale", "31"], 77, "a graph of scale 31 needs"),
-        (3, &["--scale", "10", "--root", "1024"], 2, "root 1024 is no vertex of this graph"),
+        (3, &["--scale", "10", "--root", "1024"], 2, "invalid root 1024: the graph has no such vertex"),
         (3, &["--scale", "10", "--edge-factor", "0"], 2, "edge factor 0"),
         (2, &["--scale", "10", "--parts", "2"], 2, "omit --parts"),
         (3, &["--scal", "10"], 2, "unexpected argument '--scal'"),

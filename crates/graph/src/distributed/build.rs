@@ -1,5 +1,5 @@
-//! Construction of one part: both directions of every edge come to the owners of its ends, duplicates fall out, the hubs are agreed
-//! on, and their lists are turned round, so that each part has what concerns its own vertices.
+//! Constructs one shard: both directions of each edge are sent to the owners of its ends, duplicates are removed, the
+//! shards agree on the hubs and transpose their lists, so that each shard has all edges of its vertices.
 
 use model::values::units::Bytes;
 
@@ -12,57 +12,57 @@ use crate::kronecker::Spec;
 use crate::link::{Exchange, Link, Reduce, reduce_results};
 use crate::{ArrayPlacement, PlainTeam};
 
-/// Edges that each part sends at a time: 4 MiB in both directions.
+/// Edges that each shard sends per round: 4 MiB in both directions.
 const ROUND: u64 = 1 << 18;
 
-/// What one part keeps of the graph, and what all know of the hubs.
+/// One shard of a graph, with the hub data that all shards share.
 pub struct Shard {
     pub(super) cut: ShardMap,
-    /// Own vertices that have a list here: an edge, and no hub.
+    /// Own vertices that have a list here: not hubs, and with at least one edge.
     pub(super) connected: Vec<u64>,
-    /// Neighbours of own vertices, hubs among them; of hubs 0, for all know theirs.
+    /// Degree of each own vertex, edges to hubs included; 0 for hubs, whose degree all shards know.
     pub(super) degree: Vec<u32>,
-    /// Of own vertices: the hubs that neighbour them, the largest first.
+    /// For each own vertex, the adjacent hubs, the largest first.
     pub(super) hubs_of: AdjacencyLists,
-    /// Of own vertices: the positions of the neighbours that are no hubs.
+    /// For each own vertex, the positions of its other neighbours.
     pub(super) others_of: AdjacencyLists,
     pub(super) hubs: Hubs,
-    /// Of all parts: neighbours of all vertices.
+    /// Total number of neighbours of all vertices, over all shards.
     pub(super) neighbours: u64,
-    /// Of all parts: vertices with an edge.
+    /// Total number of vertices with an edge, over all shards.
     pub(super) vertices: u64,
     unevenness: f64,
 }
 
-/// The vertices with the most edges, the largest first; alike in all parts but for the lists.
+/// The vertices with the most edges, the largest first. Identical in all shards except for the lists.
 pub(super) struct Hubs {
     pub(super) label: Vec<u32>,
     pub(super) degree: Vec<u32>,
-    /// Which of them are this part's vertices: hub and number here.
+    /// The hubs that this shard owns: hub index and local number.
     pub(super) own: Vec<(u32, u32)>,
-    /// Of each hub: this part's vertices that neighbour it and are no hubs.
+    /// For each hub, this shard's adjacent vertices, without hubs.
     pub(super) neighbours: AdjacencyLists,
-    /// Of each hub that is this part's: the hubs that neighbour it.
+    /// For each hub of this shard, the adjacent hubs.
     pub(super) hubs: AdjacencyLists,
 }
 
-/// Which vertices of all have an edge to another one.
+/// The set of all vertices that have an edge to another vertex.
 pub struct GlobalCounts {
     cut: ShardMap,
     words: Vec<u64>,
 }
 
-/// Roughly what generation, construction and validation take in one part at once.
+/// Returns the approximate peak memory of generation, construction and validation in one shard.
 pub fn part_bytes_needed(spec: &Spec, parts: usize) -> Bytes {
     let (edges, vertices, parts) = (u128::from(spec.edges()), u128::from(spec.vertices()), parts as u128);
-    // 8 for the pair, 16 for both directions and as much again while their room grows, at most 8 in lists with what is under
-    // way; 32 for each own vertex, and less than a byte for each of all in maps.
+    // 8 for the pair, 16 for both directions and as much again while their buffers grow, at most 8 in lists and
+    // temporary buffers; 32 for each own vertex, and less than a byte of bit maps for each vertex of the graph.
     Bytes(u64::try_from((edges * 48 + vertices * 32) / parts + vertices).unwrap_or(u64::MAX))
 }
 
 impl Shard {
-    /// Generates a part's share of the edges, once it is sure that all parts have the memory for theirs. Where one part cannot,
-    /// none does; those whose fault it is not get no reason.
+    /// Generates a shard's share of the edges, after all shards have checked that they have enough memory. If the check
+    /// fails in one shard, all return an error; it is `None` in the shards where it succeeded.
     pub fn generate(link: &impl Link, spec: &Spec) -> Result<Tuples, Option<Error>> {
         let fits = spec.check().and_then(|()| ShardMap::new(spec, link)).and_then(|cut| {
             let needed = Bytes(part_bytes_needed(spec, link.parts()).0.saturating_mul(link.parts_here() as u64));
@@ -80,7 +80,7 @@ impl Shard {
         .map_err(stopped)?
     }
 
-    /// Constructs a part from its share of the edges, with so many hubs (fewer where fewer vertices have an edge).
+    /// Constructs a shard from its share of the edges, with at most `hubs` hubs.
     pub fn build(link: &impl Link, tuples: &Tuples, hubs: usize) -> Result<Self, Error> {
         let cut = ShardMap::new(tuples.spec(), link)?;
         let lists = gather(link, &cut, tuples)?;
@@ -135,7 +135,7 @@ impl Shard {
         Ok(Self { cut, connected, degree, hubs_of, others_of, hubs, neighbours, vertices, unevenness })
     }
 
-    /// Which vertices of all parts have an edge: for choosing roots, and not kept.
+    /// Returns the set of vertices of all shards that have an edge. It is used to choose roots and not stored.
     pub fn everywhere(&self, link: &impl Link) -> Result<GlobalCounts, Error> {
         let mut own = self.connected.clone();
         self.hubs.own.iter().for_each(|(_, number)| set(&mut own, *number));
@@ -144,12 +144,12 @@ impl Shard {
         Ok(GlobalCounts { cut: self.cut, words })
     }
 
-    /// Edges of the whole graph between different vertices, counted once.
+    /// Returns the number of distinct edges of the whole graph, without self-loops.
     pub fn edges(&self) -> u64 {
         self.neighbours / 2
     }
 
-    /// Vertices of the whole graph that have an edge.
+    /// Returns the number of vertices of the whole graph that have an edge.
     pub fn vertices(&self) -> u64 {
         self.vertices
     }
@@ -158,20 +158,21 @@ impl Shard {
         self.hubs.label.len()
     }
 
-    /// Entries in the lists of the part that has the most, over the mean of all parts: 1 is as even as can be.
+    /// Returns the number of list entries of the largest shard divided by the mean of all shards; 1 is perfectly
+    /// balanced.
     pub fn unevenness(&self) -> f64 {
         self.unevenness
     }
 }
 
 impl GlobalCounts {
-    /// Whether a vertex is one that a search can begin at.
+    /// Returns true if a search can start at this vertex.
     pub fn has_edge(&self, vertex: u64) -> bool {
         vertex < self.cut.spec.vertices() && bit(&self.words, self.cut.position(vertex as u32))
     }
 }
 
-/// The lists of this part's vertices, as positions: what all parts send of their edges.
+/// Returns the lists of this shard's vertices, as positions, gathered from the edges of all shards.
 fn gather(link: &impl Link, cut: &ShardMap, tuples: &Tuples) -> Result<AdjacencyLists, Error> {
     let mut rounds = [tuples.count().div_ceil(ROUND)];
     link.all_reduce(&mut rounds, Reduce::Max)?;
@@ -190,7 +191,8 @@ fn gather(link: &impl Link, cut: &ShardMap, tuples: &Tuples) -> Result<Adjacency
     Ok(AdjacencyLists::gather(cut.count(cut.part), &came))
 }
 
-/// The vertices with the most neighbours, the largest first, of equal ones the smaller label: degree and label.
+/// Returns label and degree of the vertices with the most neighbours, the largest first, and the smaller label first
+/// among equals.
 fn choose_hubs(
     link: &impl Link,
     cut: &ShardMap,
@@ -216,7 +218,7 @@ fn choose_hubs(
         .collect())
 }
 
-/// Which positions are hubs', and which hubs these are.
+/// Maps positions to hub indices.
 struct HubNumbers {
     directory: PositionIndex,
     hub: Vec<u32>,

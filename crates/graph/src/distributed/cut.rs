@@ -1,5 +1,6 @@
-//! Which part has which vertex: in turn, by label. Each part's own vertices are numbered, and all parts' numbers one after the
-//! other, each part's beginning at a multiple of 64, are positions: what maps of all vertices go by.
+//! Maps vertices to shards: round-robin by label. Each shard numbers its own vertices. A position is a vertex's index
+//! in the concatenation of all shards' numbers, where each shard starts at a multiple of 64; bit maps of all vertices
+//! are indexed by position.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::kronecker::Spec;
 use crate::link::Link;
 
-/// How one graph is dealt, as one part sees it.
+/// The distribution of one graph, from the view of one shard.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShardMap {
     pub(super) spec: Spec,
@@ -27,41 +28,41 @@ impl ShardMap {
             return Err(Error::Parts { vertices, parts });
         }
         let most = vertices.div_ceil(parts as u64).next_multiple_of(64);
-        // Vertices and positions are 32 bits wide, and the largest number means none.
+        // Vertices and positions are 32 bits wide, and the largest value is reserved for `NONE`.
         match u32::try_from(most * parts as u64) {
             Ok(_) => Ok(Self { spec: *spec, part, parts, stride: most as u32 }),
             Err(_) => Err(Error::Parts { vertices, parts }),
         }
     }
 
-    /// How many vertices a part has; the first ones may have one more.
+    /// Returns the number of vertices of a shard; the first shards may have one more.
     pub(super) fn count(&self, part: usize) -> usize {
         (self.spec.vertices() as usize - part).div_ceil(self.parts)
     }
 
-    /// This part's share of the edges as generated, neighbouring ones.
+    /// Returns this shard's contiguous share of the generated edges.
     pub(super) fn share(&self) -> Range<u64> {
         let border = |part: usize| (u128::from(self.spec.edges()) * part as u128 / self.parts as u128) as u64;
         border(self.part)..border(self.part + 1)
     }
 
-    /// Words of a map of one part's vertices.
+    /// Returns the number of words of a bit map of one shard's vertices.
     pub(super) fn words(&self) -> usize {
         self.stride as usize / 64
     }
 
-    /// Words of a map of all vertices.
+    /// Returns the number of words of a bit map of all vertices.
     pub(super) fn all_words(&self) -> usize {
         self.words() * self.parts
     }
 
-    /// The part that has a vertex, and its number there.
+    /// Returns the shard that owns a vertex, and the vertex's number there.
     pub(super) fn owner(&self, vertex: u32) -> (usize, u32) {
         let parts = self.parts as u32;
         ((vertex % parts) as usize, vertex / parts)
     }
 
-    /// The label of a part's vertex.
+    /// Returns the label of a shard's vertex.
     pub(super) fn label(&self, part: usize, number: u32) -> u32 {
         number * self.parts as u32 + part as u32
     }
@@ -71,7 +72,7 @@ impl ShardMap {
         part as u32 * self.stride + number
     }
 
-    /// The part and number at a position.
+    /// Returns the shard and number at a position.
     pub(super) fn at(&self, position: u32) -> (usize, u32) {
         ((position / self.stride) as usize, position % self.stride)
     }
@@ -89,7 +90,7 @@ mod tests {
     use crate::team::PlainTeam;
 
     #[test]
-    fn every_vertex_and_edge_has_one_part() {
+    fn every_vertex_and_edge_belongs_to_one_shard() {
         for (scale, parts) in [(1, 2), (4, 3), (7, 5), (9, 1)] {
             let spec = Spec::graph500(scale);
             let cuts = together(&PlainTeam(parts), |link| Ok(ShardMap::new(&spec, link).unwrap())).unwrap();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn more_parts_than_vertices_are_refused() {
+    fn more_shards_than_vertices_return_an_error() {
         let refused = together(&PlainTeam(3), |link| Ok(ShardMap::new(&Spec::graph500(1), link).err())).unwrap();
         assert_eq!(refused, vec![Some(Error::Parts { vertices: 2, parts: 3 }); 3]);
     }

@@ -1,13 +1,13 @@
-//! Some of many positions, numbered: a bit for each position and, word by word, how many come before.
+//! Numbers a subset of positions: a bit per position and a running count per word.
 
-/// A set of positions, each of which has a number.
+/// A set of positions, numbered in ascending order.
 pub(super) struct PositionIndex {
     words: Vec<u64>,
     before: Vec<u32>,
 }
 
 impl PositionIndex {
-    /// Of those whose bit is set.
+    /// Creates the set of positions whose bits are set.
     pub(super) fn of(words: Vec<u64>) -> Self {
         let mut count = 0;
         let before = words.iter().map(|word| {
@@ -22,13 +22,13 @@ impl PositionIndex {
         bit(&self.words, position)
     }
 
-    /// The number of a position that is in it: how many smaller ones are.
+    /// Returns the number of a position in the set, i.e. how many smaller ones the set has.
     pub(super) fn number(&self, position: u32) -> u32 {
         let below = self.words[position as usize / 64] & ((1 << (position % 64)) - 1);
         self.before[position as usize / 64] + below.count_ones()
     }
 
-    /// All of them, ascending.
+    /// Returns all positions, ascending.
     pub(super) fn positions(&self) -> impl Iterator<Item = u32> {
         ones(&self.words)
     }
@@ -42,12 +42,12 @@ pub(super) fn set(words: &mut [u64], at: u32) {
     words[at as usize / 64] |= 1 << (at % 64);
 }
 
-/// Where bits are set, ascending.
+/// Returns the indices of set bits, ascending.
 pub(super) fn ones(words: &[u64]) -> impl Iterator<Item = u32> {
     words.iter().enumerate().flat_map(|(index, word)| ones_of(index, *word))
 }
 
-/// Where bits are set in the word of this index.
+/// Returns the indices of the set bits of one word of a map.
 pub(super) fn ones_of(index: usize, word: u64) -> impl Iterator<Item = u32> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_numbered_in_their_order() {
+    fn positions_are_numbered_in_ascending_order() {
         let positions = [0, 1, 63, 64, 127, 129, 255];
         let mut words = vec![0; 4];
         positions.iter().for_each(|position| set(&mut words, *position));

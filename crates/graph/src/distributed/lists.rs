@@ -1,14 +1,15 @@
-//! Lists of numbers, one after the other.
+//! Lists of numbers, stored contiguously.
 
-/// A list for each of so many.
+/// A fixed number of lists in one array.
 pub(super) struct AdjacencyLists {
-    /// Where each begins, and the end of the last.
+    /// Start of each list, and the end of the last one.
     starts: Vec<usize>,
     entries: Vec<u32>,
 }
 
 impl AdjacencyLists {
-    /// From pairs of a list's index (above) and an entry (below), in any order: ascending, each entry once.
+    /// Builds the lists from pairs of list index (upper half) and entry (lower half) in any order. Entries are sorted
+    /// and unique.
     pub(super) fn gather(count: usize, pairs: &[u64]) -> Self {
         let mut starts = vec![0; count + 1];
         pairs.iter().for_each(|pair| starts[(pair >> 32) as usize + 1] += 1);
@@ -26,7 +27,7 @@ impl AdjacencyLists {
             starts[list] = kept;
             for at in begin..end {
                 if at == begin || entries[at] != entries[at - 1] {
-                    // Never ahead of what is read: the one before it is still there, or the same.
+                    // The write position is never ahead of the read position, so this entry has been read already.
                     entries[kept] = entries[at];
                     kept += 1;
                 }
@@ -39,7 +40,7 @@ impl AdjacencyLists {
         Self { starts, entries }
     }
 
-    /// From lists in their order.
+    /// Creates empty lists, to be appended in order.
     pub(super) fn builder() -> Self {
         Self { starts: vec![0], entries: Vec::new() }
     }
@@ -48,7 +49,7 @@ impl AdjacencyLists {
         self.entries.push(entry);
     }
 
-    /// Ends a list; the next one begins.
+    /// Ends the current list and starts the next one.
     pub(super) fn end(&mut self) {
         self.starts.push(self.entries.len());
     }
@@ -61,7 +62,7 @@ impl AdjacencyLists {
         self.starts.len() - 1
     }
 
-    /// All entries with their lists.
+    /// Returns all entries with the indices of their lists.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..self.count() as u32).flat_map(|list| self.of(list).iter().map(move |entry| (list, *entry)))
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_ascend_and_have_nothing_twice() {
+    fn lists_are_sorted_and_unique() {
         let pairs = [(3, 5), (0, 9), (3, 1), (3, 5), (0, 9), (4, 0), (3, 2), (0, 9)];
         let lists = AdjacencyLists::gather(6, &pairs.map(|(list, entry)| list << 32 | entry));
         let expected: [&[u32]; 6] = [&[9], &[], &[], &[1, 2, 5], &[0], &[]];

@@ -1,10 +1,11 @@
-//! The search of one part together with the others: level by level, in the direction that reads less.
+//! Searches one shard together with the others, level by level, in the direction that reads less.
 //!
-//! Top-down, the lists of the frontier's vertices are gone through by their owners: a neighbour that is this part's or a hub is
-//! found at once, for any other its owner is told, once in a search. Bottom-up, all parts learn the whole frontier, and each looks
-//! for a neighbour in it for its own vertices that are not yet found, hubs first: nobody is told anything. Which hubs were found is
-//! shared after each level. Each part may find another parent for a hub, all on the level before: the smallest label is taken at
-//! the end. One thread does the work of a part. Nothing is kept from one search for the next.
+//! Top-down, the owners read the lists of the frontier's vertices. A neighbour that is a hub or belongs to the same
+//! shard is found at once; for any other, its owner gets a message, once per search. Bottom-up, all shards receive the
+//! whole frontier, and each searches a neighbour in it for its own unvisited vertices, hubs first; this needs no
+//! messages. The hubs found are exchanged after each level. Shards may find different parents for a hub, all on the
+//! previous level; the smallest label is chosen at the end. One thread does the work of a shard. No state is carried
+//! over between searches.
 
 use crate::direction::{Frontier, Tuning};
 use crate::distributed::build::Shard;
@@ -13,46 +14,46 @@ use crate::link::{Exchange, Link, Reduce};
 use crate::team::TeamStopped;
 use crate::validate::NONE;
 
-/// Room for one part's searches.
+/// Working memory for searches of one shard.
 pub struct ShardSearch<'p> {
     graph: &'p Shard,
-    /// Own vertices, by number: found, or never to be looked for (hubs, and those without an edge).
+    /// Own vertices, by number: visited, or excluded from the search (hubs and vertices without an edge).
     visited: Vec<u64>,
     frontier: Vec<u64>,
     next: Vec<u64>,
-    /// Of all parts, by position: the frontier bottom-up; whose owner was told.
+    /// For all shards, by position: bottom-up the frontier, top-down the vertices whose owners got a message.
     everywhere: Vec<u64>,
     told: Vec<u64>,
     hubs: HubMaps,
     mail: Exchange,
-    /// What this part and all parts say after a level: vertices, edges and hubs found.
+    /// Totals exchanged after a level: vertices, edges and hubs found.
     said: Vec<u64>,
     heard: Vec<u64>,
     parents: Vec<u32>,
 }
 
-/// What a part knows of hubs; `visited` and `frontier` are alike in all.
+/// Per-shard state of the hubs; `visited` and `frontier` are identical in all shards.
 struct HubMaps {
     visited: Vec<u64>,
     frontier: Vec<u64>,
-    /// Found by this part in this level.
+    /// Hubs that this shard found in this level.
     next: Vec<u64>,
-    /// The labels that this part has found as their parents.
+    /// Labels of the hubs' parents that this shard found.
     parents: Vec<u64>,
 }
 
-/// What a level has found that is no hub.
+/// The vertices found in a level, without hubs.
 #[derive(Default)]
 struct LevelResult {
     count: u64,
     edges: u64,
 }
 
-/// The parent of a hub that a part has not found.
+/// Parent of a hub that this shard has not found.
 const UNKNOWN: u64 = u64::MAX;
 
 impl<'p> ShardSearch<'p> {
-    /// For searches of this part of a graph.
+    /// Allocates the working memory for searches of this shard.
     pub fn new(graph: &'p Shard) -> Self {
         let (words, all_words, hubs) = (graph.cut.words(), graph.cut.all_words(), graph.hubs.label.len());
         let map = || vec![0; hubs.div_ceil(64)];
@@ -69,14 +70,15 @@ impl<'p> ShardSearch<'p> {
             heard: vec![0; (2 + hubs.div_ceil(64)) * graph.cut.parts],
             parents: vec![NONE; graph.cut.count(graph.cut.part)],
         };
-        // Touched here, so that no page is given in a search.
+        // Touches all pages here, so that none is faulted in during a search.
         [&mut search.visited, &mut search.frontier, &mut search.next, &mut search.everywhere, &mut search.told]
             .into_iter()
             .for_each(|map| map.fill(0));
         search
     }
 
-    /// Searches from a root that has an edge, together with all other parts. Then [`ShardSearch::parents`] has the result.
+    /// Searches from a root that has an edge, together with all other shards. Then [`ShardSearch::parents`] has the
+    /// result.
     pub fn run(&mut self, link: &impl Link, root: u32, tuning: &Tuning) -> Result<(), TeamStopped> {
         let mut found = self.begin(root);
         let mut standing = Frontier { count: 0, before: 0, edges: 0.0, unexplored: self.graph.neighbours as f64 };
@@ -92,8 +94,8 @@ impl<'p> ShardSearch<'p> {
         self.write(link)
     }
 
-    /// The parents of this part's vertices, the n-th of which has label n x parts + part: labels, the root's its own, and `NONE`
-    /// that of vertices which the root does not reach.
+    /// Returns the parents of this shard's vertices as labels; the n-th vertex has label n × shards + shard. The root
+    /// is its own parent, and vertices that the root does not reach have `NONE`.
     pub fn parents(&self) -> &[u32] {
         &self.parents
     }
@@ -119,7 +121,7 @@ impl<'p> ShardSearch<'p> {
         LevelResult::default()
     }
 
-    /// An own vertex that is no hub is reached; it counts if it was not found before.
+    /// Records that an own vertex, not a hub, was reached. It counts if it was not visited before.
     fn find(&mut self, number: u32, parent: u32, found: &mut LevelResult) {
         if !bit(&self.visited, number) {
             set(&mut self.visited, number);
@@ -130,7 +132,7 @@ impl<'p> ShardSearch<'p> {
         }
     }
 
-    /// What was found becomes the frontier, once all know how much that is and which hubs are among it.
+    /// Exchanges the totals and the hubs found, and makes the found vertices the next frontier.
     fn share(&mut self, link: &impl Link, found: &LevelResult, standing: &mut Frontier) -> Result<(), TeamStopped> {
         let hubs = &mut self.hubs;
         self.said.clear();
@@ -182,7 +184,7 @@ impl<'p> ShardSearch<'p> {
         Ok(found)
     }
 
-    /// Finds the neighbours of an own vertex, or has their owners told.
+    /// Visits the neighbours of an own vertex, or queues messages to their owners.
     fn expand(&mut self, number: u32, found: &mut LevelResult) {
         let graph = self.graph;
         let label = graph.cut.label(graph.cut.part, number);
@@ -224,7 +226,7 @@ impl<'p> ShardSearch<'p> {
         Ok(found)
     }
 
-    /// A neighbour of an own vertex in the frontier, hubs first.
+    /// Returns a neighbour of an own vertex that is in the frontier, hubs first.
     fn parent_of(&self, number: u32) -> Option<u32> {
         let graph = self.graph;
         let hub = graph.hubs_of.of(number).iter().find(|hub| bit(&self.hubs.frontier, **hub));
@@ -232,11 +234,11 @@ impl<'p> ShardSearch<'p> {
         hub.map(|hub| graph.hubs.label[*hub as usize]).or_else(|| other().map(|position| graph.cut.label_at(*position)))
     }
 
-    /// Agrees on the hubs' parents, and writes those of own ones.
+    /// Agrees on the hubs' parents, and writes those of own hubs.
     fn write(&mut self, link: &impl Link) -> Result<(), TeamStopped> {
         link.all_reduce(&mut self.hubs.parents, Reduce::Min)?;
         for (hub, number) in &self.graph.hubs.own {
-            // `NONE` where no part has found one: the lower half of what means that.
+            // `NONE` if no shard has found one: the lower half of `UNKNOWN`.
             self.parents[*number as usize] = self.hubs.parents[*hub as usize] as u32;
         }
         Ok(())
@@ -244,7 +246,8 @@ impl<'p> ShardSearch<'p> {
 }
 
 impl HubMaps {
-    /// A hub is reached; the first parent that a part finds is its one, and none is taken once all know the hub.
+    /// Records that a hub was reached. The first parent that a shard finds is used, unless all shards know the hub
+    /// already.
     fn find(&mut self, hub: u32, parent: u32) {
         if !bit(&self.visited, hub) && !bit(&self.next, hub) {
             set(&mut self.next, hub);

@@ -1,5 +1,5 @@
-//! Searches in parts, as threads of this process, find what the search on one machine does, whatever the number of parts, hubs and
-//! the direction; and each check in parts is seen to fail on a tree that is broken in its way.
+//! Searches over shards (threads of this process) find the same result as a search on one machine, for any number of
+//! shards and hubs and in both directions. Each check of the distributed validation fails on a tree that violates it.
 
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ use crate::validate::{NONE, TreeError, TreeStats, Validator};
 const DOWN: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: 0.0 };
 const UP: Tuning = Tuning { alpha: f64::INFINITY, beta: 1e18, alone_edges: 0.0 };
 
-/// The level of every vertex that a tree reaches.
+/// Returns the level of each vertex that a tree reaches.
 fn levels(parents: &[u32]) -> Vec<Option<usize>> {
     let level = |vertex: usize| {
         let above = std::iter::successors(Some(vertex), |vertex| Some(parents[*vertex] as usize));
@@ -30,13 +30,13 @@ fn levels(parents: &[u32]) -> Vec<Option<usize>> {
     (0..parents.len()).map(|vertex| (parents[vertex] != NONE).then(|| level(vertex)).flatten()).collect()
 }
 
-/// The parents of all vertices from those of all parts.
+/// Assembles the parents of all vertices from those of all shards.
 fn whole(parts: &[Vec<u32>]) -> Vec<u32> {
     let vertices: usize = parts.iter().map(Vec::len).sum();
     (0..vertices).map(|vertex| parts[vertex % parts.len()][vertex / parts.len()]).collect()
 }
 
-/// What the search on one machine finds: roots with their levels and what is reached.
+/// Returns the results of a search on one machine: roots with the levels and the size of the tree.
 fn alone(spec: &Spec, tuples: &Tuples, roots: usize) -> Vec<(u32, Vec<Option<usize>>, TreeStats)> {
     let layout = build(&PlainTeam(1), tuples, 4, &ArrayPlacement::kernel_default()).unwrap();
     let mut search = Search::new(&layout, Isa::best(), Nodes::one(1), &ArrayPlacement::kernel_default()).unwrap();
@@ -73,7 +73,7 @@ fn check(scale: u32, parts: usize, hubs: usize, roots: usize) {
     let one = Validator::new(&tuples);
     for (index, (root, expected, reached)) in expected.iter().flat_map(|one| [one; 4]).enumerate() {
         let of_all: Vec<_> = searched.iter().map(|searched| &searched[index]).collect();
-        let name = format!("scale {scale}, {parts} parts, {hubs} hubs, search {index} from {root}");
+        let name = format!("scale {scale}, {parts} shards, {hubs} hubs, search {index} from {root}");
         for (other, checked, _) in &of_all {
             assert_eq!((other, checked), (root, &Ok(*reached)), "{name}");
         }
@@ -84,7 +84,7 @@ fn check(scale: u32, parts: usize, hubs: usize, roots: usize) {
 }
 
 #[test]
-fn parts_find_what_one_machine_does() {
+fn shards_find_the_same_trees_as_one_machine() {
     for scale in 4..=14 {
         for (parts, hubs) in [(1, 16), (2, 64), (3, 0), (5, 7), (8, 4096)] {
             check(scale, parts, hubs, if scale < 10 { 3 } else { 1 });
@@ -93,7 +93,7 @@ fn parts_find_what_one_machine_does() {
 }
 
 #[test]
-fn shares_are_the_reference_edge_list() {
+fn shares_equal_the_reference_edge_list() {
     let spec = Spec::graph500(14);
     let shares = together(&PlainTeam(3), |link| Ok(Shard::generate(link, &spec).unwrap().all().collect::<Vec<_>>()));
     let mut hash = Sha256::new();
@@ -105,7 +105,7 @@ fn shares_are_the_reference_edge_list() {
 }
 
 #[test]
-fn work_is_dealt_evenly_and_roots_are_the_reference_ones() {
+fn work_is_balanced_and_roots_equal_the_reference() {
     let spec = Spec::graph500(16);
     let unevenness = |hubs: usize| {
         let of_all = together(&PlainTeam(32), |link| {
@@ -125,12 +125,12 @@ fn work_is_dealt_evenly_and_roots_are_the_reference_ones() {
     };
     let ((without, edges), (with, edges_too)) = (unevenness(0), unevenness(1024));
     assert_eq!(edges, edges_too);
-    // Of 32 parts; in one of fewer a hub weighs less.
+    // With 32 shards; with fewer, a hub has less weight.
     assert!(with < 1.06 && without > 1.11, "{with} with hubs, {without} without");
 }
 
 #[test]
-fn what_cannot_be_dealt_is_refused_alike_by_all() {
+fn invalid_distributions_return_errors_in_all_shards() {
     let refused =
         |parts: usize, spec: Spec| together(&PlainTeam(parts), |link| Ok(Shard::generate(link, &spec).err())).unwrap();
     assert_eq!(refused(3, Spec::graph500(1)), vec![Some(Some(Error::Parts { vertices: 2, parts: 3 })); 3]);
@@ -145,11 +145,11 @@ fn what_cannot_be_dealt_is_refused_alike_by_all() {
     assert_eq!(lonely.unwrap(), [Some(Error::NoEdges), Some(Error::NoEdges)]);
 }
 
-/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone.
+/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 is separate; 8 to 15 are isolated.
 const EDGES: [(u32, u32); 11] =
     [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (1, 3), (0, 5), (1, 0), (2, 2), (6, 7), (8, 8)];
 
-/// What each part finds wrong, by the number of parts; the first that is known.
+/// Returns the first error that a shard reports.
 fn judged(scale: u32, edges: &[(u32, u32)], root: u32, parents: &[u32], parts: usize) -> Result<TreeStats, TreeError> {
     let checked = together(&PlainTeam(parts), |link| {
         let own: Vec<u32> = parents.iter().skip(link.part()).step_by(parts).copied().collect();
@@ -159,16 +159,16 @@ fn judged(scale: u32, edges: &[(u32, u32)], root: u32, parents: &[u32], parts: u
     });
     let checked = checked.unwrap();
     match checked.iter().find_map(|one| one.err().flatten()) {
-        // When one part knows something wrong none takes the tree.
+        // If one shard finds an error, all reject the tree.
         Some(wrong) => {
             assert!(checked.iter().all(Result::is_err), "{checked:?}");
             Err(wrong)
         }
-        None => Ok(checked[0].unwrap_or_else(|_| panic!("nobody knows why: {checked:?}"))),
+        None => Ok(checked[0].unwrap_or_else(|_| panic!("no shard has a reason: {checked:?}"))),
     }
 }
 
-/// A right tree from 0, with changes: levels 0, 1, 2, 2, 2, 1.
+/// Checks a valid tree from 0 (levels 0, 1, 2, 2, 2, 1) with these changes.
 fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
     let mut parents = vec![NONE; 16];
     parents[..6].copy_from_slice(&[0, 0, 1, 1, 5, 0]);
@@ -179,17 +179,17 @@ fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
 }
 
 #[test]
-fn a_right_tree_is_right_and_counted_in_parts() {
+fn valid_trees_are_accepted_and_counted_by_shards() {
     assert_eq!(spoilt(&[]), Ok(TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 }));
 }
 
 #[test]
-fn every_kind_of_wrong_tree_is_found_in_parts() {
+fn every_kind_of_invalid_tree_is_rejected_by_shards() {
     assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(2 | 3))));
     assert_eq!(spoilt(&[(4, 4)]), Err(TreeError::Cycle(4)));
-    assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)), "level 3 beside level 1");
+    assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)), "level 3 next to level 1");
     assert_eq!(spoilt(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
-    assert_eq!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4)), "its child hangs in the air");
+    assert_eq!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4)), "its child has no path to the root");
     assert_eq!(spoilt(&[(2, 5)]), Err(TreeError::NoEdge(2)));
     assert_eq!(spoilt(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
     assert_eq!(spoilt(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6)), "another component");
@@ -199,9 +199,9 @@ fn every_kind_of_wrong_tree_is_found_in_parts() {
     assert_eq!(judged(4, &EDGES, 0, &lonely, 3), Err(TreeError::Spanning(0, 1)));
 }
 
-/// On a Kronecker graph single changes of a parent are judged as on one machine.
+/// On a Kronecker graph, changing a single parent gives the same verdict as on one machine.
 #[test]
-fn changes_of_large_trees_are_judged_as_on_one_machine() {
+fn changed_trees_get_the_same_verdict_as_on_one_machine() {
     let spec = Spec::graph500(10);
     let tuples = Tuples::generate(&PlainTeam(1), &spec, &ArrayPlacement::kernel_default()).unwrap();
     let edges: Vec<(u32, u32)> = tuples.all().collect();
@@ -219,5 +219,5 @@ fn changes_of_large_trees_are_judged_as_on_one_machine() {
             right += u32::from(expected.is_some());
         }
     }
-    assert!(right > 0, "some changes are to another right parent");
+    assert!(right > 0, "some changes are to another valid parent");
 }

@@ -1,10 +1,11 @@
-//! Validation in parts: whether all parts' parents together are a breadth-first tree, by the same five checks as on one machine
-//! (`crate::validate`). Each part checks its share of the edges as generated, with levels and parents fetched from the owners of
-//! their ends; it knows who owns which vertex, and nothing else of construction or search.
+//! Validates distributed results: the parents of all shards together must be a breadth-first tree, by the same five
+//! checks as on one machine (`crate::validate`). Each shard checks its share of the generated edges, with levels and
+//! parents fetched from the owners of their ends. It knows the owner of each vertex, and nothing else of construction
+//! or search.
 //!
-//! Levels come from the tree alone, from the root outwards: a vertex whose parent has one is a level below it. So check 1 is that
-//! all get one. Check 2 is made with check 5: a tree edge is proven by an edge as generated whose upper end is the lower one's
-//! parent, one level above it, both as fetched.
+//! Levels are derived from the tree alone, from the root outwards: a vertex is one level below its parent. Check 1
+//! requires that all vertices get a level. Check 2 is combined with check 5: a tree edge is confirmed by a generated
+//! edge whose upper end is the lower end's parent and one level above it, both as fetched.
 
 use crate::distributed::cut::ShardMap;
 use crate::distributed::directory::{PositionIndex, bit, set};
@@ -14,22 +15,22 @@ use crate::link::{Exchange, Link, Reduce, reduce_results};
 use crate::team::TeamStopped;
 use crate::validate::{LEVELS_MAX, NONE, OUTSIDE, TreeError, TreeStats, look_at_edge};
 
-/// Holds trees against one part's share of the edges.
+/// Checks trees against one shard's share of the edges.
 pub struct PartValidator<'t> {
     tuples: &'t Tuples,
     cut: ShardMap,
-    /// The ends of these edges, by position.
+    /// Positions of the ends of these edges.
     ends: PositionIndex,
-    /// By part: own vertices that are ends of its edges, in its order.
+    /// By shard: its vertices that are ends of these edges, in the shard's order.
     asked: Vec<Vec<u32>>,
     mail: Exchange,
 }
 
-/// A result is the first thing that this part has found wrong, or none where another has.
+/// The first error that this shard found, or `None` if only another shard found one.
 type Checked<T> = Result<T, Option<TreeError>>;
 
 impl<'t> PartValidator<'t> {
-    /// For trees of the graph of which these are one part's edges.
+    /// Creates a validator for trees of the graph to which this shard's edges belong.
     pub fn new(link: &impl Link, tuples: &'t Tuples) -> Result<Self, Error> {
         let cut = ShardMap::new(tuples.spec(), link)?;
         let mut words = vec![0; cut.all_words()];
@@ -43,10 +44,10 @@ impl<'t> PartValidator<'t> {
         Ok(Self { tuples, cut, ends, asked, mail })
     }
 
-    /// Makes all checks, together with all other parts; `parents` are labels, of own vertices. What a valid tree spans is that of
-    /// all parts.
+    /// Makes all checks, together with all other shards; `parents` are the labels of own vertices' parents. The
+    /// returned sizes of a valid tree are totals over all shards.
     pub fn check(&mut self, link: &impl Link, root: u32, parents: &[u32]) -> Result<Checked<TreeStats>, TeamStopped> {
-        assert_eq!(parents.len(), self.cut.count(self.cut.part), "a parent for each own vertex");
+        assert_eq!(parents.len(), self.cut.count(self.cut.part), "one parent per own vertex");
         if let Err(wrong) = reduce_results(link, self.look_at_parents(root, parents))? {
             return Ok(Err(wrong));
         }
@@ -79,7 +80,7 @@ impl<'t> PartValidator<'t> {
         }
     }
 
-    /// Check 1: the levels of own vertices.
+    /// Check 1: computes the levels of own vertices.
     fn levels(&self, link: &impl Link, root: u32, parents: &[u32]) -> Result<Checked<Vec<u16>>, TeamStopped> {
         let cut = &self.cut;
         let mut levels = vec![OUTSIDE; parents.len()];
@@ -113,7 +114,7 @@ impl<'t> PartValidator<'t> {
         if left[0] == 0 {
             return Ok(Ok(levels));
         }
-        // Some parents do not lead to the root: to a vertex without a parent, or nowhere.
+        // Some parents do not lead to the root, but to a vertex without a parent or into a cycle.
         own.fill(0);
         (0..).zip(parents).filter(|(_, parent)| **parent == NONE).for_each(|(vertex, _)| set(&mut own, vertex));
         link.all_gather(&own, &mut all)?;
@@ -126,7 +127,7 @@ impl<'t> PartValidator<'t> {
         Ok(Err(open.first().map(|(vertex, _)| TreeError::Cycle(label(*vertex)))))
     }
 
-    /// Gives each part level and parent of the vertices that it has edges of; those of this part's come in the order of `ends`.
+    /// Sends each shard the level and parent of the vertices in its edges. Received values are in the order of `ends`.
     fn fetch(&mut self, link: &impl Link, levels: &[u16], parents: &[u32]) -> Result<(), TeamStopped> {
         for (asked, out) in self.asked.iter().zip(&mut self.mail.out) {
             let known = |number: &u32| (levels[*number as usize], parents[*number as usize]);
@@ -135,7 +136,7 @@ impl<'t> PartValidator<'t> {
         link.exchange(&mut self.mail)
     }
 
-    /// Checks 3 and 4 on this part's edges, and which of their ends have their tree edge among them.
+    /// Makes checks 3 and 4 on this shard's edges. Returns which of their ends have their tree edge among them.
     fn look_at_edges(&self, reached: &mut TreeStats) -> Result<Vec<bool>, TreeError> {
         let known = self.mail.received();
         let mut proven = vec![false; known.len()];
@@ -150,7 +151,7 @@ impl<'t> PartValidator<'t> {
         Ok(proven)
     }
 
-    /// Tells owners whose tree edges were found; gives those of own vertices that any part has found.
+    /// Reports to the owners which tree edges were found. Returns which own vertices' tree edges any shard has found.
     fn bring_home(&mut self, link: &impl Link, found: &[bool]) -> Result<Vec<bool>, TeamStopped> {
         let positions = self.ends.positions().zip(found);
         for (part, number) in positions.filter(|(_, found)| **found).map(|(position, _)| self.cut.at(position)) {
@@ -162,7 +163,7 @@ impl<'t> PartValidator<'t> {
         Ok(proven)
     }
 
-    /// Checks 2 and 5 on own vertices.
+    /// Makes checks 2 and 5 on own vertices.
     fn look_at_vertices(
         &self,
         root: u32,
@@ -185,7 +186,7 @@ impl<'t> PartValidator<'t> {
     }
 }
 
-/// What all parts have counted.
+/// Adds up the counts of all shards.
 fn sum(link: &impl Link, reached: &TreeStats) -> Result<TreeStats, TeamStopped> {
     let mut sums = [reached.vertices, reached.tuples, reached.tuples_without_loops];
     link.all_reduce(&mut sums, Reduce::Sum)?;

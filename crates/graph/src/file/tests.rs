@@ -1,4 +1,4 @@
-//! What is written comes back, and what is not a whole graph of ours is refused for its own reason.
+//! Written graphs are read back unchanged, and every invalid file is rejected with its own reason.
 
 use super::*;
 use crate::build::build;
@@ -20,10 +20,10 @@ fn again(bytes: &[u8]) -> Result<Layout, FileError> {
 }
 
 fn refused(bytes: &[u8]) -> FileError {
-    again(bytes).err().expect("it is no graph")
+    again(bytes).err().expect("the file is invalid")
 }
 
-/// With right checksums, so that only what it says can be wrong.
+/// Updates the checksums, so that only the contents are invalid.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut at = HEADER_BYTES;
     for index in 0..SECTIONS.len() {
@@ -39,7 +39,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_graph_comes_back_whole() {
+fn graphs_round_trip() {
     let layout = graph();
     let bytes = written(&layout);
     let back = again(&bytes).unwrap();
@@ -54,7 +54,7 @@ fn a_graph_comes_back_whole() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_refused_wherever_it_was() {
+fn truncated_files_are_rejected_at_any_length() {
     let bytes = written(&graph());
     for length in [8, 100, HEADER_BYTES - 1] {
         assert_eq!(refused(&bytes[..length]), FileError::Cut("header"), "{length}");
@@ -67,7 +67,7 @@ fn a_file_that_was_cut_is_refused_wherever_it_was() {
 }
 
 #[test]
-fn every_damaged_byte_is_found() {
+fn every_damaged_byte_is_detected() {
     let bytes = written(&graph());
     for at in (12..bytes.len()).step_by(61).chain([bytes.len() - 1]) {
         let mut damaged = bytes.clone();
@@ -77,7 +77,7 @@ fn every_damaged_byte_is_found() {
 }
 
 #[test]
-fn foreign_files_and_other_versions_are_named() {
+fn foreign_files_and_other_versions_return_distinct_errors() {
     let bytes = written(&graph());
     for foreign in [&b""[..], b"\x7fELF", &[b"%%MatrixMarket".as_slice(), &[b' '; 4000]].concat()] {
         assert_eq!(refused(foreign), FileError::Foreign);
@@ -88,15 +88,16 @@ fn foreign_files_and_other_versions_are_named() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_though_its_checksums_are_right() {
+fn inconsistent_files_with_valid_checksums_are_rejected() {
     let bytes = written(&graph());
     assert!(again(&sealed(bytes.clone())).is_ok());
     let lengths: Vec<usize> = (0..SECTIONS.len())
         .map(|index| u64::from_le_bytes(bytes[FIELDS_BYTES + 40 * index..][..8].try_into().unwrap()) as usize)
         .collect();
     let at = |section: usize| HEADER_BYTES + lengths[..section].iter().sum::<usize>();
-    // A scale of 0 and of 200, no columns, more connected vertices than there are, a column longer than the one before, a
-    // neighbour that is no rank, bytes of TAIL that are no list, an index past its end, a label that is no vertex.
+    // A scale of 0 and of 200, no columns, too many connected vertices, a column longer than the previous one, a
+    // neighbour that is out of range, invalid bytes in a tail list, an index beyond the end, a label that is out of
+    // range.
     let changes: [(usize, u8); 9] = [
         (16, 0),
         (16, 200),

@@ -1,19 +1,19 @@
-//! The generator's loop, compiled for the widest vectors that this processor has. Its only unsafe step is to call what
-//! the processor was asked for just before.
+//! Compiles the generator's loop for the widest vectors of this CPU. The only unsafe operation is the call of these
+//! functions, right after the CPU feature check.
 #![allow(unsafe_code)]
 
 use super::Generator;
 
-/// As [`Generator::fill`].
+/// Implements [`Generator::fill`].
 pub(super) fn fill(generator: &Generator, first: u64, edges: &mut [[u64; 2]]) {
     #[cfg(target_arch = "x86_64")]
     {
         if has_avx512() {
-            // SAFETY: the processor has all of these instructions.
+            // SAFETY: the CPU has all of these instructions.
             return unsafe { fill_avx512(generator, first, edges) };
         }
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has these instructions.
+            // SAFETY: the CPU has these instructions.
             return unsafe { fill_avx2(generator, first, edges) };
         }
     }

@@ -1,6 +1,6 @@
-//! Sixteen ranks in two AVX2 vectors. Decoding takes four values at a time, with a table of shuffles.
+//! Implements the operations with two AVX2 vectors. Decoding processes four values at a time with a table of shuffles.
 #![allow(unsafe_code)]
-#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
+#![allow(clippy::wildcard_imports, reason = "dozens of intrinsics with unique names")]
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -10,11 +10,11 @@ use super::{Lanes, WIDTH};
 
 pub(crate) struct Avx2;
 
-/// For each byte of codes: where the bytes of its four values come from.
+/// For each byte of length codes: the shuffle that moves the bytes of its four values into place.
 static SHUFFLES: [[u8; 16]; 256] = shuffles();
-/// For each byte of codes: how many bytes its four values take.
+/// For each byte of length codes: the total size of its four values.
 static LENGTHS: [u8; 256] = lengths();
-/// For each mask of eight lanes: its lanes, first of all.
+/// For each mask of eight lanes: the indices of its lanes, packed to the front.
 static PACKED: [[u32; 8]; 256] = packed();
 
 const fn width(codes: usize, value: usize) -> usize {
@@ -22,7 +22,7 @@ const fn width(codes: usize, value: usize) -> usize {
 }
 
 const fn shuffles() -> [[u8; 16]; 256] {
-    // 128 makes a zero.
+    // An index of 128 makes the byte zero.
     let mut tables = [[128; 16]; 256];
     let mut codes = 0;
     while codes < 256 {
@@ -68,26 +68,26 @@ const fn packed() -> [[u32; 8]; 256] {
     tables
 }
 
-/// All ones in the lanes of a mask.
+/// Returns a vector with all ones in the lanes of a mask.
 #[inline(always)]
 unsafe fn spread(mask: u32) -> __m256i {
-    // SAFETY: the caller has seen that the processor has AVX2.
+    // SAFETY: the caller has checked that the CPU supports AVX2.
     unsafe {
         let lanes = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
         _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(mask as i32), lanes), lanes)
     }
 }
 
-/// Both halves of a mask.
+/// Returns both halves of a mask.
 #[inline(always)]
 fn halves(mask: u32) -> [u32; 2] {
     [mask & 0xFF, mask >> 8 & 0xFF]
 }
 
-/// Adds to each of four values those before it, and `before`'s last.
+/// Returns the prefix sums of the four values, plus the last value of `before`.
 #[inline(always)]
 unsafe fn sums(values: __m128i, before: __m128i) -> __m128i {
-    // SAFETY: the caller has seen that the processor has AVX2.
+    // SAFETY: the caller has checked that the CPU supports AVX2.
     unsafe {
         let two = _mm_add_epi32(values, _mm_slli_si128::<4>(values));
         let four = _mm_add_epi32(two, _mm_slli_si128::<8>(two));
@@ -95,18 +95,19 @@ unsafe fn sums(values: __m128i, before: __m128i) -> __m128i {
     }
 }
 
-/// The words of 32 bits at these indices of a map that other threads may change meanwhile, zero where `lanes` is. The
-/// instruction loads each word on its own, aligned, and so as a whole: a relaxed load of the 64 bits around it, of which one
-/// half is kept. [`_mm256_mask_i32gather_epi32`] is the same instruction, but a plain read for the compiler, which races.
+/// Loads the 32-bit words at these indices of a bit map that other threads may change concurrently; lanes outside
+/// `lanes` become zero. The instruction loads each word separately, aligned and therefore atomically: each load is
+/// equivalent to a relaxed load of the surrounding 64 bits of which one half is kept. [`_mm256_mask_i32gather_epi32`]
+/// is the same instruction, but to the compiler it is a plain load, i.e. a data race.
 ///
 /// # Safety
-/// The processor has AVX2, and the words are in the map.
+/// The CPU supports AVX2, and the words are within the map.
 #[inline]
 #[target_feature(enable = "avx2")]
 unsafe fn gather_shared(map: &[AtomicU64], at: __m256i, lanes: __m256i) -> __m256i {
     let mut words = _mm256_setzero_si256();
-    // SAFETY: reads words that are there, as the caller promises, and writes none. The three registers differ, as the
-    // instruction demands, because those that are written are not late outputs.
+    // SAFETY: reads only words that the caller guarantees to be in the map, and writes no memory. The three registers
+    // are distinct, as the instruction requires, because the written ones are not late outputs.
     unsafe {
         asm!(
             "vpgatherdd {words}, [{map} + 4 * {at}], {lanes}",
@@ -120,20 +121,20 @@ unsafe fn gather_shared(map: &[AtomicU64], at: __m256i, lanes: __m256i) -> __m25
     words
 }
 
-/// The lanes of a mask whose bit, the one with this index modulo 32, is set in their word.
+/// Returns the lanes of a mask whose bit, at this index modulo 32, is set in their word.
 #[inline(always)]
 unsafe fn test(words: [__m256i; 2], of: [__m256i; 2], mask: u32) -> u32 {
-    // SAFETY: the caller has seen that the processor has AVX2.
+    // SAFETY: the caller has checked that the CPU supports AVX2.
     let half = |half: usize| unsafe {
         let bit = _mm256_sub_epi32(_mm256_set1_epi32(31), _mm256_and_si256(of[half], _mm256_set1_epi32(31)));
-        // The bit wanted becomes the sign, of which movemask makes a mask.
+        // The requested bit becomes the sign bit, which movemask collects.
         _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words[half], bit))) as u32
     };
     (half(0) | half(1) << 8) & mask
 }
 
-// SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
-// nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
+// SAFETY (of all functions here): the caller has checked that the CPU supports the instructions; masked loads and
+// stores access only the lanes of their mask, and all other accesses are within the memory that the trait requires.
 impl Lanes for Avx2 {
     type Vector = [__m256i; 2];
 
@@ -194,7 +195,7 @@ impl Lanes for Avx2 {
     unsafe fn below(vector: Self::Vector, limit: u32, mask: u32) -> u32 {
         // SAFETY: see above.
         let half = |numbers: __m256i| unsafe {
-            // There is no comparison without signs: what is its own maximum with the limit is not below it.
+            // AVX2 has no unsigned comparison: a number that equals its maximum with the limit is not below the limit.
             let not = _mm256_cmpeq_epi32(_mm256_max_epu32(numbers, _mm256_set1_epi32(limit as i32)), numbers);
             !(_mm256_movemask_ps(_mm256_castsi256_ps(not)) as u32) & 0xFF
         };
@@ -236,7 +237,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn compress(to: *mut u32, vector: Self::Vector, mask: u32) {
         let [low, high] = halves(mask);
-        // SAFETY: see above: sixteen numbers may be written, and the second eight begin after eight at most.
+        // SAFETY: see above: sixteen numbers may be written, and the second eight begin at most eight numbers in.
         unsafe {
             let order = |mask: u32| _mm256_loadu_si256(PACKED[mask as usize].as_ptr().cast());
             _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(vector[0], order(low)));
@@ -264,7 +265,8 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn decode(codes: u32, data: *const u8, count: usize, before: Self::Vector) -> (Self::Vector, usize) {
-        // Codes behind the last value are bytes of something else. As zeros they stand for a byte each, which is taken off.
+        // Codes after the last value belong to other bytes. Cleared codes mean one byte each, which is subtracted
+        // again.
         let own = if count < WIDTH { codes & ((1 << (2 * count)) - 1) } else { codes };
         // SAFETY: see above; 64 bytes may be read from `data`.
         unsafe {

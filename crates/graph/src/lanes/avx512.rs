@@ -1,6 +1,6 @@
-//! Sixteen ranks in one AVX-512 vector. Decoding puts bytes to their places with `vpexpandb`.
+//! Implements the operations with one AVX-512 vector. Decoding moves bytes into place with `vpexpandb`.
 #![allow(unsafe_code)]
-#![allow(clippy::wildcard_imports, reason = "dozens of instructions, whose names nobody else has")]
+#![allow(clippy::wildcard_imports, reason = "dozens of intrinsics with unique names")]
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -10,18 +10,19 @@ use super::{Lanes, WIDTH};
 
 pub(crate) struct Avx512;
 
-/// The words of 32 bits at these indices of a map that other threads may change meanwhile, zero where the mask has no lane. The
-/// instruction loads each word on its own, aligned, and so as a whole: a relaxed load of the 64 bits around it, of which one
-/// half is kept. [`_mm512_mask_i32gather_epi32`] is the same instruction, but a plain read for the compiler, which races.
+/// Loads the 32-bit words at these indices of a bit map that other threads may change concurrently; lanes outside the
+/// mask become zero. The instruction loads each word separately, aligned and therefore atomically: each load is
+/// equivalent to a relaxed load of the surrounding 64 bits of which one half is kept. [`_mm512_mask_i32gather_epi32`]
+/// is the same instruction, but to the compiler it is a plain load, i.e. a data race.
 ///
 /// # Safety
-/// The processor has AVX-512F, and the words are in the map.
+/// The CPU supports AVX-512F, and the words are within the map.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn gather_shared(map: &[AtomicU64], at: __m512i, mask: u32) -> __m512i {
     let mut words = _mm512_setzero_si512();
-    // SAFETY: reads words that are there, as the caller promises, and writes none. The two vector registers differ, as the
-    // instruction demands, because the one that is written is not a late output.
+    // SAFETY: reads only words that the caller guarantees to be in the map, and writes no memory. The two vector
+    // registers are distinct, as the instruction requires, because the written one is not a late output.
     unsafe {
         asm!(
             "vpgatherdd {words} {{{mask}}}, [{map} + 4 * {at}]",
@@ -35,19 +36,19 @@ unsafe fn gather_shared(map: &[AtomicU64], at: __m512i, mask: u32) -> __m512i {
     words
 }
 
-/// The lanes of a mask whose bit, the one with this index modulo 32, is set in their word.
+/// Returns the lanes of a mask whose bit, at this index modulo 32, is set in their word.
 #[inline(always)]
 unsafe fn test(words: __m512i, of: __m512i, mask: u32) -> u32 {
-    // SAFETY: the caller has seen that the processor has the instructions.
+    // SAFETY: the caller has checked that the CPU supports the instructions.
     unsafe {
-        // Shifts take the count modulo 32 when it is rotated.
+        // A rotate takes its count modulo 32, unlike a shift.
         let bit = _mm512_rolv_epi32(_mm512_set1_epi32(1), of);
         u32::from(_mm512_mask_test_epi32_mask(mask as u16, words, bit))
     }
 }
 
-// SAFETY (of all functions here): the caller has seen that the processor has the instructions; masked loads and stores touch
-// nothing but the lanes of their mask, and the rest of what is touched is what the trait says that is there.
+// SAFETY (of all functions here): the caller has checked that the CPU supports the instructions; masked loads and
+// stores access only the lanes of their mask, and all other accesses are within the memory that the trait requires.
 impl Lanes for Avx512 {
     type Vector = __m512i;
 
@@ -74,7 +75,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn load_three(from: *const u8) -> __m512i {
-        // SAFETY: see above; 64 bytes may be read. Each quarter gets the words in which its four numbers are, and then their bytes.
+        // SAFETY: see above; 64 bytes may be read. Each quarter first gets the words that contain its four numbers, and
+        // then their bytes.
         unsafe {
             let words = _mm512_set_epi32(12, 11, 10, 9, 9, 8, 7, 6, 6, 5, 4, 3, 3, 2, 1, 0);
             let bytes = _mm_set_epi8(-1, 11, 10, 9, -1, 8, 7, 6, -1, 5, 4, 3, -1, 2, 1, 0);
@@ -125,7 +127,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn compress(to: *mut u32, vector: __m512i, mask: u32) {
-        // Compressed in a register and stored whole: compressing to memory takes some hundred cycles on Zen.
+        // Compressed in a register and stored in full, because compressing to memory takes several hundred cycles on
+        // Zen.
         // SAFETY: see above.
         unsafe { _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(mask as u16, vector)) }
     }
@@ -151,7 +154,8 @@ impl Lanes for Avx512 {
             let valid = super::first(count);
             let low = _pext_u32(codes, 0x5555_5555) & valid;
             let high = _pext_u32(codes, 0xAAAA_AAAA) & valid;
-            // A bit for each byte of the vector that a value has: the first always, the second from width 2 on, and so on.
+            // One bit for each byte of the vector that a value uses: the first byte always, the second from width 2 on,
+            // and so on.
             let bytes = _pdep_u64(u64::from(valid), 0x1111_1111_1111_1111)
                 | _pdep_u64(u64::from(low | high), 0x2222_2222_2222_2222)
                 | _pdep_u64(u64::from(high), 0x4444_4444_4444_4444)

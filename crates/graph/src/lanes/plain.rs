@@ -1,4 +1,4 @@
-//! Sixteen ranks one by one: for processors without the vectors that the others need, and to hold those against.
+//! Implements the operations in scalar code, for CPUs without AVX2 and as the reference in tests.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use super::{Lanes, WIDTH};
 
 pub(crate) struct Plain;
 
-/// Calls with each lane of a mask.
+/// Calls the closure with each lane of a mask.
 #[inline(always)]
 fn each(mut mask: u32, mut with: impl FnMut(usize)) {
     while mask != 0 {
@@ -16,13 +16,13 @@ fn each(mut mask: u32, mut with: impl FnMut(usize)) {
     }
 }
 
-// SAFETY (of all functions here): what each touches is what the trait says that is there.
+// SAFETY (of all functions here): each access is within the memory that the trait requires.
 impl Lanes for Plain {
     type Vector = [u32; WIDTH];
 
     #[inline(always)]
     unsafe fn load(from: *const u32) -> Self::Vector {
-        // SAFETY: sixteen numbers are there.
+        // SAFETY: sixteen numbers are readable.
         unsafe { from.cast::<Self::Vector>().read_unaligned() }
     }
 
@@ -34,7 +34,7 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn gather(base: *const u32, at: Self::Vector, mask: u32) -> Self::Vector {
         let mut gathered = [0; WIDTH];
-        // SAFETY: the lanes of the mask have indices of numbers that are there.
+        // SAFETY: the indices in the lanes of the mask are within the array.
         each(mask, |lane| gathered[lane] = unsafe { *base.add(at[lane] as usize) });
         gathered
     }
@@ -49,7 +49,7 @@ impl Lanes for Plain {
     unsafe fn gather_three(base: *const u8, at: Self::Vector, mask: u32) -> Self::Vector {
         let mut gathered = [0; WIDTH];
         each(mask, |lane| {
-            // SAFETY: the lanes of the mask have indices of numbers that are there, with a byte behind.
+            // SAFETY: the indices in the lanes of the mask are within the array, and one byte after it is readable.
             gathered[lane] = unsafe { base.add(3 * at[lane] as usize).cast::<u32>().read_unaligned() } & 0xFF_FFFF;
         });
         gathered
@@ -65,7 +65,7 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn bits(map: *const u32, of: Self::Vector, mask: u32) -> u32 {
         let mut set = 0;
-        // SAFETY: the lanes of the mask have indices of bits that are there.
+        // SAFETY: the indices in the lanes of the mask are within the map.
         each(mask, |lane| set |= (unsafe { *map.add(of[lane] as usize / 32) } >> (of[lane] % 32) & 1) << lane);
         set
     }
@@ -74,7 +74,7 @@ impl Lanes for Plain {
     unsafe fn shared_bits(map: &[AtomicU64], of: Self::Vector, mask: u32) -> u32 {
         let mut set = 0;
         each(mask, |lane| {
-            // SAFETY: the lanes of the mask have indices of bits that are there.
+            // SAFETY: the indices in the lanes of the mask are within the map.
             let word = unsafe { map.get_unchecked(of[lane] as usize / 64) }.load(Relaxed);
             set |= ((word >> (of[lane] % 64)) as u32 & 1) << lane;
         });
@@ -83,7 +83,7 @@ impl Lanes for Plain {
 
     #[inline(always)]
     unsafe fn store(to: *mut u32, vector: Self::Vector, mask: u32) {
-        // SAFETY: the lanes of the mask have a place.
+        // SAFETY: the positions of the lanes of the mask are writable.
         each(mask, |lane| unsafe { *to.add(lane) = vector[lane] });
     }
 

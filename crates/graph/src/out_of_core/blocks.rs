@@ -1,9 +1,9 @@
-//! Edges in buckets on a disk: a part is a row of blocks of one size, each of one bucket, in the order in which they became full, so
-//! that all writing is sequential. A block says which it is and what bucket it is of, and has a checksum: what was cut,
-//! changed or is of another construction is found when it is read.
+//! Stores edges in buckets on a disk. A part is a sequence of blocks of one size, each of one bucket, in the order in
+//! which they became full, so that all writes are sequential. A block has its number, its bucket and a checksum, so
+//! that truncated, modified or foreign blocks are detected on reading.
 //!
-//! An edge is one number of as few whole bytes as its largest takes. Block: u64 of the construction, u64 its own number, u32
-//! bucket, u32 edges, u64 checksum of the edges' bytes, the edges.
+//! An edge is one number, stored in as few bytes as the largest one needs. Block: u64 identifier of the construction,
+//! u64 block number, u32 bucket, u32 number of edges, u64 checksum of the edges' bytes, the edges.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -15,20 +15,20 @@ use crate::tail_io::PAGE_BYTES;
 
 pub(super) const HEADER_BYTES: usize = 32;
 
-/// Whole bytes of numbers of so many bits.
+/// Returns the number of bytes that this many bits take.
 pub(super) fn entry_bytes(bits: u32) -> u32 {
     bits.div_ceil(8).max(1)
 }
 
-/// How a part's blocks are made.
+/// Format of a part's blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockFormat {
     pub(super) part: PartKind,
-    /// Of this construction and no other.
+    /// Identifies the construction.
     pub(super) stamp: u64,
     pub(super) block: usize,
     pub(super) buckets: usize,
-    /// Bits of an edge's number.
+    /// Width of an edge in bits.
     pub(super) bits: u32,
 }
 
@@ -38,7 +38,7 @@ impl BlockFormat {
     }
 
     fn most(&self) -> usize {
-        // The last is written as eight bytes too.
+        // The last edge is written as eight bytes too.
         (self.block - HEADER_BYTES - 8) / self.width() + 1
     }
 
@@ -46,19 +46,19 @@ impl BlockFormat {
         Error::Storage(StorageError::damaged(self.part, format!("block {number} {how}")))
     }
 
-    /// Bucket and edges of a block that begins like that.
+    /// Parses a block header. Returns the bucket and the number of edges.
     fn parse(&self, number: u64, header: &[u8]) -> Result<(u32, usize), Error> {
         let large = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
         let small = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
         let (bucket, count) = (small(16), small(20) as usize);
         if large(0) != self.stamp || large(8) != number || bucket as usize >= self.buckets || count > self.most() {
-            return Err(self.damaged(number, "is not what was written there"));
+            return Err(self.damaged(number, "does not belong to this construction"));
         }
         Ok((bucket, count))
     }
 }
 
-/// A part's blocks, and of which bucket each is.
+/// A part's blocks and the bucket of each.
 pub(super) struct Blocks<'s> {
     pub(super) form: BlockFormat,
     storage: &'s dyn Storage,
@@ -67,7 +67,7 @@ pub(super) struct Blocks<'s> {
 }
 
 impl<'s> Blocks<'s> {
-    /// With so many blocks that are there already.
+    /// Opens a part that already has this many blocks.
     pub(super) fn open(
         form: BlockFormat,
         storage: &'s dyn Storage,
@@ -87,7 +87,7 @@ impl<'s> Blocks<'s> {
         self.next.load(Relaxed)
     }
 
-    /// Takes a full block to the disk.
+    /// Writes a full block to the disk.
     fn write(&self, bucket: usize, used: usize, block: &mut [u8]) -> Result<(u64, u32), Error> {
         let number = self.next.fetch_add(1, Relaxed);
         let edges = ((used - HEADER_BYTES) / self.form.width()) as u32;
@@ -116,7 +116,7 @@ impl<'s> Blocks<'s> {
     }
 }
 
-/// A thread's blocks that are being filled, one for each bucket.
+/// A thread's blocks that are being filled, one per bucket.
 pub(super) struct BlockWriter<'b> {
     blocks: &'b Blocks<'b>,
     memory: Aligned,
@@ -147,7 +147,7 @@ impl<'b> BlockWriter<'b> {
         Ok(())
     }
 
-    /// Takes what is left to the disk, and says which blocks were written.
+    /// Writes the remaining blocks to the disk, and adds the thread's blocks to the list.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         let size = self.blocks.form.block;
         for (bucket, used) in self.used.iter().enumerate().filter(|(_, used)| **used as usize > HEADER_BYTES) {
@@ -164,7 +164,7 @@ impl<'b> BlockWriter<'b> {
     }
 }
 
-/// All blocks of a part, found by bucket.
+/// All blocks of a part, indexed by bucket.
 pub(super) struct BucketIndex<'s> {
     pub(super) form: BlockFormat,
     storage: &'s dyn Storage,
@@ -173,7 +173,8 @@ pub(super) struct BucketIndex<'s> {
 }
 
 impl BucketIndex<'_> {
-    /// Reads a bucket, each number as `of` makes it: ascending, without duplicates, so many.
+    /// Reads a bucket, with each number converted by `of`, sorted and without duplicates. Returns the number of
+    /// entries.
     pub(super) fn read(&self, bucket: usize, held: &mut ReadBuffers, of: impl Fn(u64) -> u64) -> Result<usize, Error> {
         let ReadBuffers { entries, block } = held;
         let entries = &mut entries[..];
@@ -186,12 +187,13 @@ impl BucketIndex<'_> {
             let (own, count) = self.form.parse(number, bytes)?;
             let sum = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));
             if own as usize != bucket || checksum(&bytes[HEADER_BYTES..][..count * width]) != sum {
-                return Err(self.form.damaged(number, "has another checksum"));
+                return Err(self.form.damaged(number, "has a wrong checksum"));
             }
             for at in (0..count).map(|index| HEADER_BYTES + index * width) {
                 if length == entries.len() {
                     length = tidied(entries);
-                    // Where duplicates have left next to no room, all would be sorted again after ever fewer edges.
+                    // Unless duplicates have freed enough space, each further block would cause another sort of all
+                    // entries.
                     if length > entries.len() / 8 * 7 {
                         return Err(Error::Bucket);
                     }
@@ -204,7 +206,7 @@ impl BucketIndex<'_> {
     }
 }
 
-/// Sorts, and puts what is left without duplicates first: so many.
+/// Sorts the entries and moves the distinct ones to the front. Returns their number.
 fn tidied(entries: &mut [u64]) -> usize {
     entries.sort_unstable();
     let mut kept = 0;
@@ -217,7 +219,7 @@ fn tidied(entries: &mut [u64]) -> usize {
     kept
 }
 
-/// What a thread needs to read buckets.
+/// Buffers of a thread for reading buckets.
 pub(super) struct ReadBuffers {
     pub(super) entries: Array<u64>,
     block: Aligned,
@@ -229,7 +231,7 @@ impl ReadBuffers {
     }
 }
 
-/// Bytes that begin with a page, as reads and writes past the page cache want it.
+/// Page-aligned bytes, as direct I/O requires.
 pub(super) struct Aligned {
     memory: Array<u64>,
     from: usize,
@@ -250,7 +252,8 @@ impl Aligned {
     }
 }
 
-/// Finds what was cut, mixed up or changed by accident; who means to deceive finds the graph's own SHA-256 at the end.
+/// Checksum against truncation, misplaced blocks and accidental changes. Deliberate changes are detected by the graph's
+/// SHA-256.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |sum: u64, word: u64| {
@@ -262,7 +265,7 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     mix(rest.iter().fold(sum, |sum, byte| mix(sum, u64::from(*byte))), 0)
 }
 
-/// The same for bytes at a place of a part, such that what is written in pieces, in any order, adds up to what is read as a whole.
+/// Checksum of bytes at an offset of a part. The sums of pieces, written in any order, add up to that of the whole.
 pub(super) fn placed_sum(at: u64, bytes: &[u8]) -> u64 {
     let mix = |place: u64, byte: u8| {
         let product = (place << 8 | u64::from(byte)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

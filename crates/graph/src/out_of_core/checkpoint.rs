@@ -1,5 +1,5 @@
-//! How far construction has come, as it is written down: the graph, the sizes that were chosen, the step, and a checksum.
-//! Who comes back after a crash reads it, and goes on from there.
+//! The stored state of a construction: the graph, the sizes chosen, the step, and a checksum. An interrupted
+//! construction resumes from it.
 
 use super::blocks::checksum;
 use super::split::BucketPlan;
@@ -7,20 +7,20 @@ use crate::error::Error;
 use crate::kronecker::Spec;
 use crate::storage::{Storage, StorageError, StorageErrorKind};
 
-/// Of the note; others are refused.
+/// Format version; checkpoints of other versions are rejected.
 const VERSION: u64 = 1;
 const FIELDS: usize = 17;
 
-/// What is being done, in this order.
+/// The phases, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum BuildPhase {
-    /// Every edge goes once to a bucket of pairs. `done` counts edges as generated.
+    /// Distribute each edge to a bucket of pairs. `done` counts generated edges.
     Deal,
-    /// Pairs are sorted, duplicates removed, neighbours counted. `done` counts buckets.
+    /// Sort pairs, remove duplicates and count neighbours. `done` counts buckets.
     Count,
-    /// Both directions of every edge go to buckets of ranks. `done` counts edges as generated.
+    /// Distribute both directions of each edge to buckets of ranks. `done` counts generated edges.
     DealRanked,
-    /// Lists are written to HEAD and, coded, to TAIL. `done` counts buckets.
+    /// Write lists to the head columns and, encoded, to the tail lists. `done` counts buckets.
     Lists,
     Finish,
 }
@@ -35,15 +35,16 @@ pub(super) struct Checkpoint {
     pub(super) split: BucketPlan,
     pub(super) step: BuildPhase,
     pub(super) done: u64,
-    /// Blocks of the part that is being dealt or read.
+    /// Number of blocks of the part that is being written or read.
     pub(super) blocks: u64,
-    /// Bytes of TAIL.
+    /// Size of the tail lists in bytes.
     pub(super) tail: u64,
-    /// Of HEAD, TAIL and lengths of lists as they were written, by their places.
+    /// Position-dependent checksum of head columns, tail lists and list lengths as written.
     pub(super) sum: u64,
-    /// How often degrees were written; the last time to the first half of their part, or the second where this is odd.
+    /// Number of times the degrees were written; the latest copy is in the second half of their part if this is odd,
+    /// otherwise in the first.
     pub(super) saved: u64,
-    /// Of the degrees as they were written last.
+    /// Checksum of the latest copy of the degrees.
     pub(super) degrees: u64,
 }
 
@@ -63,16 +64,18 @@ impl Checkpoint {
         }
     }
 
-    /// The note that is there, if it is of this graph.
+    /// Returns the stored checkpoint, if there is one. It must be of this graph.
     pub(super) fn find(storage: &dyn Storage, spec: &Spec, columns: u32) -> Result<Option<Self>, Error> {
         let Some(bytes) = storage.noted()? else { return Ok(None) };
         let refused = |kind, what: &str| Error::Storage(StorageError { kind, what: what.into() });
-        let damaged = "the note of how far construction had come is damaged";
+        let damaged = "the checkpoint of the construction is damaged";
         let note = Self::parse(&bytes).ok_or_else(|| refused(StorageErrorKind::Damaged, damaged))?;
         if note.spec != *spec || note.columns != columns {
             let Checkpoint { spec, columns, .. } = note;
             let (scale, factor) = (spec.scale, spec.edge_factor);
-            let what = format!("what was begun there is a graph of scale {scale}, edge factor {factor}, k = {columns}");
+            let what = format!(
+                "the interrupted construction is of a graph of scale {scale}, edge factor {factor}, k = {columns}"
+            );
             return Err(refused(StorageErrorKind::Foreign, &what));
         }
         Ok(Some(note))
@@ -82,12 +85,12 @@ impl Checkpoint {
         Ok(storage.note(&self.bytes())?)
     }
 
-    /// Goes on to the next step, and gives its number.
+    /// Advances to the next step.
     pub(super) fn next(&mut self, step: BuildPhase) {
         (self.step, self.done) = (step, 0);
     }
 
-    /// Of this construction: the same graph with the same sizes.
+    /// Returns an identifier of this construction: the same graph with the same sizes.
     pub(super) fn stamp(&self) -> u64 {
         let BucketPlan { thread_bytes, bits } = self.split;
         let Spec { scale, edge_factor, seed } = self.spec;
@@ -161,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_comes_back_and_a_changed_one_is_none() {
+    fn checkpoints_round_trip_and_changed_ones_are_rejected() {
         let split = BucketPlan { thread_bytes: 1 << 20, bits: 3 };
         let note = Checkpoint {
             step: BuildPhase::Lists,

@@ -1,5 +1,5 @@
-//! What follows from lists: the rows that no rank has, where each list of TAIL begins, labels, and checksums. The header comes last, when
-//! everything else is on the disk: what has none is no graph.
+//! Writes the data derived from the lists: padding rows, the index of the tail lists, labels, and checksums. The header
+//! is written last, when everything else is on the disk, so an unfinished graph has no header.
 
 use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,9 +21,9 @@ use crate::layout::ROWS_ALIGNED;
 use crate::storage::{PartKind, Storage};
 use crate::team::{Chunks, Team};
 
-/// Bytes that are read or written at a time.
+/// Bytes per read or write.
 const BYTES_AT_ONCE: usize = 1 << 18;
-/// HEAD and TAIL among sections.
+/// Indices of the head columns and the tail lists among the sections.
 const LISTS: RangeInclusive<usize> = 1..=2;
 
 impl<C: Team> Work<'_, C> {
@@ -43,7 +43,7 @@ impl<C: Team> Work<'_, C> {
             neighbours: steps.neighbours(),
             sections: self.sections(ends, self.note.sum.wrapping_add(filled).wrapping_sub(lengths))?,
         };
-        // The header says that the rest is there: so the rest has to be there first.
+        // The header asserts that the rest is complete, so the rest must be synced first.
         let done = storage.sync(PartKind::Graph).and_then(|()| storage.write(PartKind::Graph, 0, &header.bytes()));
         done.and_then(|()| storage.sync(PartKind::Graph)).map_err(Error::Storage)?;
         let vertices = self.spec.vertices();
@@ -56,7 +56,8 @@ impl<C: Team> Work<'_, C> {
         })
     }
 
-    /// The labels of ranks, in pieces of as many as fit each thread: each piece is a look at all vertices.
+    /// Writes the labels of ranks, in pieces that fit into the memory of a thread. Each piece needs a pass over all
+    /// vertices.
     fn write_labels(&self, ranks: &Array<u32>, count: u32, at: u64) -> Result<(), C::Error> {
         let size = (self.note.split.thread_bytes / 4) as usize;
         let (pieces, failures) = (Chunks::new(count as usize, size), Failures::default());
@@ -82,7 +83,8 @@ impl<C: Team> Work<'_, C> {
         Ok(failures.first()?)
     }
 
-    /// Name, length and checksum of each section, which end at these places; HEAD and TAIL have to be as they were written.
+    /// Returns name, length and checksum of the sections that end at these offsets. Head columns and tail lists must
+    /// match their checksum from when they were written.
     fn sections(&self, ends: [u64; SECTIONS.len()], expected: u64) -> Result<Vec<FileSection>, C::Error> {
         let found = Mutex::new([(0, [0; 32]); SECTIONS.len()]);
         let (pieces, failures) = (Chunks::new(SECTIONS.len(), 1), Failures::default());
@@ -107,7 +109,7 @@ impl<C: Team> Work<'_, C> {
         if written.into_inner() != expected {
             return Err(impossible(
                 PartKind::Graph,
-                "lists, or how long they are (scratch file lengths), are not as they were written",
+                "the lists or their lengths (scratch file lengths) differ from those written",
             )
             .into());
         }
@@ -116,7 +118,7 @@ impl<C: Team> Work<'_, C> {
     }
 }
 
-/// SHA-256 of bytes that `with` sees, too.
+/// Returns the SHA-256 of a range, and passes its bytes to `with`.
 fn sum(storage: &dyn Storage, range: Range<u64>, with: &dyn Fn(u64, &[u8])) -> Result<[u8; 32], Error> {
     let mut bytes = vec![0; BYTES_AT_ONCE];
     let mut hash = Sha256::new();
@@ -129,7 +131,8 @@ fn sum(storage: &dyn Storage, range: Range<u64>, with: &dyn Fn(u64, &[u8])) -> R
     Ok(hash.finalize().into())
 }
 
-/// How long columns are, and in the rows that they are filled up with a neighbour that no rank has; gives the sum of these.
+/// Writes the lengths of the columns, and fills padding rows with a neighbour that no rank has. Returns the checksum of
+/// the padding.
 fn write_rows(storage: &dyn Storage, sizes: &Sizes, ranks: u32) -> Result<u64, Error> {
     let rows: Vec<u8> = sizes.rows.iter().flat_map(|rows| rows.to_le_bytes()).collect();
     storage.write(PartKind::Graph, HEADER_BYTES as u64, &rows)?;
@@ -145,8 +148,8 @@ fn write_rows(storage: &dyn Storage, sizes: &Sizes, ranks: u32) -> Result<u64, E
     Ok(sum)
 }
 
-/// Where each list begins, from how long they are; gives how many ranks there are up to the last list that is long for the index, and
-/// the sum of the lengths as they were written.
+/// Writes the start of each list, from their lengths. Returns the number of ranks up to the last list that is long for
+/// the index, and the checksum of the lengths.
 fn write_index(storage: &dyn Storage, sizes: &Sizes, at: u64, tail: u64) -> Result<(usize, u64), Error> {
     let lists = sizes.lists() as usize;
     let (mut lengths, mut starts) = (vec![0; BYTES_AT_ONCE / 2], Vec::with_capacity(BYTES_AT_ONCE));
@@ -167,7 +170,7 @@ fn write_index(storage: &dyn Storage, sizes: &Sizes, at: u64, tail: u64) -> Resu
         storage.write(PartKind::Graph, at + 8 * first as u64, &starts)?;
     }
     if start != tail {
-        return Err(impossible(PartKind::Lengths, "its lists are not as long as TAIL is"));
+        return Err(impossible(PartKind::Lengths, "the sum of its lengths differs from the size of the tail lists"));
     }
     storage.write(PartKind::Graph, at + 8 * lists as u64, &start.to_le_bytes())?;
     Ok((long, sum))

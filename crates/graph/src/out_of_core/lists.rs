@@ -1,8 +1,8 @@
-//! The second half: both directions of every edge to buckets of ranks, and each bucket to HEAD and TAIL. HEAD goes to the graph's file, or to
-//! memory.
+//! The second half of construction: distributes both directions of each edge to buckets of ranks, and writes each
+//! bucket to the head columns, in the graph's file or in memory, and to the tail lists.
 //!
-//! Buckets become lists in rounds, one for each thread; then all know how long the coded lists of those before theirs are, and
-//! each appends its own to TAIL at its place.
+//! Buckets are converted in rounds, one bucket per thread. Then all threads know the lengths of the encoded lists
+//! before theirs, and each appends its own to the tail lists at its offset.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,12 +24,12 @@ use crate::prefixes::PrefixCost;
 use crate::storage::{PartKind, Storage};
 use crate::team::{Chunks, Team, TeamStopped, TeamWorker};
 
-/// Lengths of lists count in the sum of what is written as if they stood here.
+/// Offset at which the lengths of lists enter the checksum of the written data.
 pub(super) const LENGTHS_AT: u64 = 1 << 50;
-/// A thread has no list in this round, and all are to stop.
+/// A thread has no list in this round because of an error, and all must stop.
 const STOP: u64 = u64::MAX;
 
-/// Sizes of HEAD, and where it and TAIL begin in the graph.
+/// Sizes of the head columns, and the offsets of head columns and tail lists in the graph.
 pub(super) struct Sizes {
     pub(super) rows: Vec<u32>,
     pub(super) column_at: Vec<usize>,
@@ -46,17 +46,17 @@ impl Sizes {
         Self { rows, column_at, head, tail }
     }
 
-    /// Of a graph whose part has TAIL alone.
+    /// Sizes of a graph whose part has only tail lists.
     pub(super) fn of_tail(steps: &DegreeRuns, columns: u32) -> Self {
         Self { head: 0, tail: 0, ..Self::new(steps, columns) }
     }
 
-    /// Neighbours that HEAD has room for, without those behind the last column.
+    /// Returns the capacity of the head columns in neighbours, without the padding after the last column.
     pub(super) fn head_entries(&self) -> usize {
         self.column_at[self.columns()]
     }
 
-    /// Ranks that have a list in TAIL.
+    /// Returns the number of ranks that have a tail list.
     pub(super) fn lists(&self) -> u32 {
         self.rows[self.rows.len() - 1]
     }
@@ -67,7 +67,7 @@ impl Sizes {
 }
 
 impl<'w, C: Team> Work<'w, C> {
-    /// Writes HEAD and TAIL, or goes on with that.
+    /// Writes head columns and tail lists, or resumes writing them.
     pub(super) fn lists(&mut self, ranks: &Array<u32>, steps: &DegreeRuns, sizes: &Sizes) -> Result<(), C::Error> {
         let edges = self.spec.edges();
         if self.note.step == BuildPhase::Finish {
@@ -83,7 +83,7 @@ impl<'w, C: Team> Work<'w, C> {
         Ok(())
     }
 
-    /// Deals both directions of edges to buckets of ranks, or goes on with that.
+    /// Distributes both directions of edges to buckets of ranks, or resumes it.
     pub(super) fn deal_ranked(&mut self, ranks: &Array<u32>, steps: &DegreeRuns) -> Result<RankedEdges<'w>, C::Error> {
         let edges = self.spec.edges();
         let bounds = self.bounds(steps)?;
@@ -118,7 +118,8 @@ impl<'w, C: Team> Work<'w, C> {
         Ok(RankedEdges { ranked: dealt.sorted(), bounds, scale })
     }
 
-    /// Bytes of all lists, coded whole, without a HEAD; and of beginnings after the columns that are chosen for them.
+    /// Returns the size in bytes of all lists, fully encoded without head columns, and the cost of prefixes after the
+    /// default columns.
     pub(super) fn coded_bytes(
         &self,
         dealt: &RankedEdges<'_>,
@@ -155,7 +156,8 @@ impl<'w, C: Team> Work<'w, C> {
         Ok(sum.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Buckets of ranks. Where a hub has more neighbours than was expected, memory is split anew, if there is enough.
+    /// Returns the boundaries of the buckets of ranks. If a hub has more neighbours than expected, memory is divided
+    /// again, provided that there is enough.
     fn bounds(&mut self, steps: &DegreeRuns) -> Result<Vec<u32>, Error> {
         let found = bounds(&steps.0, self.note.split.filled());
         let Err(degree) = found else { return Ok(found.unwrap_or_default()) };
@@ -170,7 +172,7 @@ impl<'w, C: Team> Work<'w, C> {
         bounds(&steps.0, split.filled()).map_err(|_| Error::Bucket)
     }
 
-    /// Writes TAIL and, where it does not go to memory, HEAD.
+    /// Writes the tail lists and, unless they are kept in memory, the head columns.
     pub(super) fn write_lists(
         &mut self,
         dealt: &RankedEdges<'_>,
@@ -201,7 +203,7 @@ impl<'w, C: Team> Work<'w, C> {
             self.crew.run(&|hand| {
                 let lists = failures.keep(BucketBuffers::new(&shared, self.note.split.entries(), &self.buffers));
                 let end = shared.rounds(hand, lists, range.clone(), self.note.tail)?;
-                // All have the same.
+                // All threads store the same value.
                 tail.store(end, Relaxed);
                 Ok(())
             })?;
@@ -217,10 +219,10 @@ impl<'w, C: Team> Work<'w, C> {
     }
 }
 
-/// Both directions of every edge, by the rank that they leave.
+/// Both directions of each edge, by source rank.
 pub(super) struct RankedEdges<'d> {
     ranked: BucketIndex<'d>,
-    /// Ranks of which each bucket begins, and the end of the last.
+    /// First rank of each bucket, and the end of the last one.
     bounds: Vec<u32>,
     scale: u32,
 }
@@ -230,61 +232,62 @@ impl RankedEdges<'_> {
         self.bounds.len() - 1
     }
 
-    /// Reads a bucket: its ranks, and how many neighbours they have together, which are the first numbers of 32 bits of what is held.
+    /// Reads a bucket. Returns its ranks and their total number of neighbours, which are the first 32-bit numbers of
+    /// the buffer.
     fn read(&self, bucket: usize, steps: &DegreeRuns, held: &mut ReadBuffers) -> Result<(Range<u32>, usize), Error> {
         let ranks = self.bounds[bucket]..self.bounds[bucket + 1];
         let count = self.ranked.read(bucket, held, |entry| entry)?;
         self.check(&ranks, steps, &held.entries[..count])?;
-        // Of each number the neighbour is left, half as wide.
+        // Only the neighbour of each number remains, which is half as wide.
         let words: &mut [u32] = &mut held.entries.as_mut()[..2 * count];
         let mask = ((1_u64 << self.scale) - 1) as u32;
         (0..count).for_each(|at| words[at] = words[2 * at] & mask);
         Ok((ranks, count))
     }
 
-    /// Refuses what are not the lists of these ranks, of which it is known how long they are.
+    /// Returns an error unless the entries are the lists of these ranks, with the known lengths.
     fn check(&self, ranks: &Range<u32>, steps: &DegreeRuns, entries: &[u64]) -> Result<(), Error> {
         let is_of = |at: usize, own: u64| entries.get(at).is_some_and(|entry| entry >> self.scale == own);
         let mut at = 0;
         for (own, degree) in (0..).zip(steps.degrees(ranks.clone())) {
             let end = at + degree as usize;
             if !is_of(at, own) || !is_of(end - 1, own) {
-                return Err(impossible(PartKind::Ranked, "edges are missing, or there are others than were counted"));
+                return Err(impossible(PartKind::Ranked, "the edges differ from those counted"));
             }
             at = end;
         }
         if at == entries.len() {
             return Ok(());
         }
-        Err(impossible(PartKind::Ranked, "there are more edges than were counted"))
+        Err(impossible(PartKind::Ranked, "it has more edges than were counted"))
     }
 }
 
-/// What threads work on together.
+/// State shared by the threads.
 struct BuildShared<'s> {
     dealt: &'s RankedEdges<'s>,
     steps: &'s DegreeRuns,
     sizes: &'s Sizes,
-    /// Where HEAD is to be in memory.
+    /// Destination of the head columns if they are kept in memory.
     head: Option<HeadWriter<'s>>,
     storage: &'s dyn Storage,
     failures: &'s Failures,
-    /// Of each thread: bytes of its coded lists in this round and the one before.
+    /// For each thread, the size of its encoded lists in this round and in the previous one.
     lengths: &'s [[AtomicU64; 2]],
-    /// Of all that is written of the graph's file, and of how long lists are.
+    /// Checksum of everything written to the graph's file and of the lengths.
     sum: &'s AtomicU64,
     done: &'s (dyn Fn() + Sync),
 }
 
 impl BuildShared<'_> {
-    /// Writes a part of HEAD or TAIL.
+    /// Writes a part of the head columns or tail lists.
     fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.storage.write(PartKind::Graph, at, bytes)?;
         self.sum.fetch_add(placed_sum(at, bytes), Relaxed);
         Ok(())
     }
 
-    /// Writes these buckets, in rounds; gives where TAIL ends then.
+    /// Writes these buckets in rounds. Returns the end of the tail lists.
     fn rounds(
         &self,
         hand: &TeamWorker<'_>,
@@ -300,11 +303,11 @@ impl BuildShared<'_> {
                 (Some(_), None) => 0,
                 _ => STOP,
             };
-            // Who failed to write in the round before says so in this one, so that all stop together.
+            // A thread whose write failed in the previous round reports it in this one, so that all stop together.
             let length = if self.failures.none() { length } else { STOP };
             self.lengths[hand.index][round % 2].store(length, Relaxed);
             hand.barrier()?;
-            // Nobody stores to these before all have met once more.
+            // No thread stores to these before all have passed the next barrier.
             let lengths: Vec<u64> = self.lengths.iter().map(|of| of[round % 2].load(Relaxed)).collect();
             if lengths.contains(&STOP) {
                 break;
@@ -320,11 +323,11 @@ impl BuildShared<'_> {
     }
 }
 
-/// A thread's buffers, from a bucket to its lists.
+/// A thread's buffers for converting a bucket to lists.
 struct BucketBuffers<'s> {
     shared: &'s BuildShared<'s>,
     held: ReadBuffers,
-    /// Rows that are still to be written to HEAD, column by column.
+    /// Rows to be written to the head columns, column by column.
     staged: Array<u32>,
     coded: Vec<u8>,
 }
@@ -333,11 +336,11 @@ impl<'s> BucketBuffers<'s> {
     fn new(shared: &'s BuildShared<'s>, entries: usize, room: &ArrayPlacement) -> Result<Self, Error> {
         let held = ReadBuffers::new(entries, &shared.dealt.ranked.form, room)?;
         let staged = room.array(shared.sizes.columns() * STAGED_ROWS)?;
-        // As long as can be: pages that are not needed are not touched.
+        // Maximum capacity: pages that are not needed are never touched.
         Ok(Self { shared, held, staged, coded: Vec::with_capacity(entries / 2 * 9 + 64) })
     }
 
-    /// Writes a bucket's part of HEAD and the lengths of its lists, and codes what is for TAIL.
+    /// Writes a bucket's part of the head columns and the lengths of its lists, and encodes its tail lists.
     fn make(&mut self, bucket: usize) -> Result<(), Error> {
         let BuildShared { dealt, steps, sizes, .. } = self.shared;
         let (ranks, count) = dealt.read(bucket, steps, &mut self.held)?;
@@ -345,7 +348,7 @@ impl<'s> BucketBuffers<'s> {
         self.coded.clear();
         let (mut at, mut staged) = (0, ranks.start..ranks.start);
         for (rank, degree) in ranks.clone().zip(steps.degrees(ranks.clone())) {
-            // Neighbours are the first half; lengths of lists go to the other.
+            // Neighbours are in the first half; the lengths of lists go to the other.
             let (values, lengths) = self.held.entries.as_mut::<u32>()[..2 * count].split_at_mut(count);
             let list = &values[at..at + degree as usize];
             let row = (rank - staged.start) as usize;

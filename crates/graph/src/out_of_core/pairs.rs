@@ -1,7 +1,9 @@
-//! The first half: every edge once to a bucket, and from buckets how many neighbours each vertex has.
+//! The first half of construction: distributes each edge to a bucket, and counts the neighbours of each vertex from the
+//! buckets.
 //!
-//! An edge is its lower vertex and its higher one in one number; multiplied by an odd number its upper bits are as good as random, and are
-//! the bucket: buckets are alike whatever the graph is, and each edge's duplicates are in the same one.
+//! An edge is one number, with the lower vertex in the upper half. Multiplied by an odd number, its upper bits are
+//! nearly random and select the bucket. Buckets are therefore of similar size for any graph, and duplicates of an edge
+//! are in the same bucket.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,11 +15,11 @@ use crate::error::Error;
 use crate::storage::PartKind;
 use crate::team::Team;
 
-/// Pairs of vertices as numbers that are spread evenly.
+/// A bijection that spreads pairs of vertices evenly.
 #[derive(Clone, Copy)]
 struct MixedPairs {
     scale: u32,
-    /// Bits that are the bucket.
+    /// Number of bits that select the bucket.
     bits: u32,
     factor: u64,
     inverse: u64,
@@ -25,9 +27,9 @@ struct MixedPairs {
 
 impl MixedPairs {
     fn new(scale: u32, bits: u32) -> Self {
-        // The golden ratio's fraction: multiples of it lie far from each other.
+        // The fraction of the golden ratio, whose multiples are spread evenly.
         let factor = 0x9E37_79B9_7F4A_7C15_u64 >> (64 - 2 * scale) | 1;
-        // Each step doubles how many of the low bits are right, of which three are to begin with.
+        // Newton's iteration: each step doubles the number of correct low bits, of which there are three at first.
         let inverse = (0..5)
             .fold(factor, |inverse: u64, _| inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse))));
         Self { scale, bits, factor, inverse }
@@ -41,7 +43,7 @@ impl MixedPairs {
         2 * self.scale - self.bits
     }
 
-    /// Bucket, and what is left of the number.
+    /// Returns the bucket and the remaining bits of the number.
     #[inline]
     fn of(self, a: u32, b: u32) -> (usize, u64) {
         let pair = u64::from(a.min(b)) << self.scale | u64::from(a.max(b));
@@ -49,7 +51,7 @@ impl MixedPairs {
         ((spread >> self.entry_bits()) as usize, spread & ((1 << self.entry_bits()) - 1))
     }
 
-    /// Both vertices in one number, the lower one above.
+    /// Returns both vertices in one number, the lower one in the upper half.
     #[inline]
     fn pair(self, bucket: usize, entry: u64) -> u64 {
         let spread = (bucket as u64) << self.entry_bits() | entry;
@@ -58,7 +60,7 @@ impl MixedPairs {
 }
 
 impl<C: Team> Work<'_, C> {
-    /// Counts neighbours, or goes on with that.
+    /// Counts neighbours, or resumes counting.
     pub(super) fn pairs(&mut self, degrees: &mut Array<u32>) -> Result<(), C::Error> {
         let (edges, split) = (self.spec.edges(), self.note.split);
         let spread = MixedPairs::new(self.spec.scale, split.bits);
@@ -102,7 +104,7 @@ impl<C: Team> Work<'_, C> {
         let buckets = pairs.form.buckets as u64;
         let edges = self.spec.edges() / buckets;
         self.meter.add(Effort::Count, self.note.done * edges);
-        // What is written down is all degrees, so that they should be little against what was read.
+        // A checkpoint writes all degrees, which should be little compared with the data read in between.
         let bytes = edges * u64::from(entry_bytes(pairs.form.bits));
         let together = self.buckets_noted_together(bytes).max(64 * self.spec.vertices() / bytes.max(1));
         while self.note.done < buckets {
@@ -132,7 +134,7 @@ impl<C: Team> Work<'_, C> {
     }
 }
 
-/// One neighbour more for both ends of each pair; pairs ascend.
+/// Adds a neighbour to both ends of each pair; pairs are in ascending order.
 fn add(pairs: &[u64], scale: u32, degrees: &[AtomicU32]) {
     for alike in pairs.chunk_by(|one, other| one >> scale == other >> scale) {
         degrees[(alike[0] >> scale) as usize].fetch_add(alike.len() as u32, Relaxed);
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_come_back_and_buckets_are_alike() {
+    fn pairs_round_trip_and_buckets_are_balanced() {
         for (scale, bits) in [(1, 0), (4, 2), (12, 5), (20, 8), (31, 11)] {
             let spread = MixedPairs::new(scale, bits);
             let last = (1_u64 << scale) - 1;
@@ -157,7 +159,7 @@ mod tests {
                 assert_eq!(spread.pair(bucket, entry), a.min(b) << scale | a.max(b), "{scale} {a} {b}");
             }
         }
-        // A star, a path and a grid, dealt to 64 buckets.
+        // A star, a path and a grid, distributed to 64 buckets.
         let spread = MixedPairs::new(16, 6);
         let graphs: [fn(u32) -> (u32, u32); 3] =
             [|vertex| (0, vertex + 1), |vertex| (vertex, vertex + 1), |vertex| (vertex & !15, vertex)];

@@ -1,6 +1,7 @@
-//! A graph that is searched with less DRAM than it takes, constructed with as little: HEAD goes to memory as it is made, TAIL to its part,
-//! from which beginnings and the first hubs' lists are read back. How much fits is known once neighbours are counted and lists were coded for
-//! their length. Nobody goes on with it: the part is for this process's searches.
+//! Constructs a graph that is searched with less DRAM than it takes, within the same limit. Head columns are written to
+//! memory, tail lists to their part, from which prefixes and the lists of the largest hubs are read back. How much fits
+//! is known after neighbours have been counted and lists encoded to measure their size. Such a construction cannot be
+//! resumed: the part is only for searches of this process.
 
 use model::values::units::Bytes;
 
@@ -22,32 +23,33 @@ use crate::prefixes::Prefixes;
 use crate::storage::{PartKind, Storage};
 use crate::team::Team;
 
-/// What belongs to vertices of a search and its validation: rank and parent in original labels (4 and 4), level and proof (3); of those
-/// with an edge label, parent, two lists and the frontier in order (20), bits of maps and means (0.5).
+/// Per-vertex data of a search and its validation: rank and parent in original labels (4 and 4), level and proof (3);
+/// per vertex with an edge: label, parent, two lists and the sorted frontier (20), bit maps and mean degrees (0.5).
 const BYTES_PER_VERTEX: u64 = 32;
-/// Lists whose lengths are read together.
+/// Lengths of lists per read.
 const LENGTHS_AT_ONCE: usize = 1 << 16;
-/// Bytes of TAIL that are read back together.
+/// Bytes of tail lists per read.
 const READ_AT_ONCE: u64 = 1 << 20;
-/// Lists, coded whole, for each direction of an edge as generated: 1.6 at scale 22, and more for sparser graphs.
+/// Size of fully encoded lists per direction of a generated edge: 1.6 at scale 22, and more for sparser graphs.
 const CODED_BYTES: f64 = 2.0;
 
-/// What construction and then searches with their validation take, beside the program and room for reads.
+/// Memory and disk space that construction, searches and validation take, in addition to the program and the read
+/// buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchFootprint {
-    /// Of memory, [`OutOfCore::memory`]: while a graph is constructed no more is taken for it than when it is searched.
+    /// Memory for construction, [`OutOfCore::memory`]. Construction takes no more than the searches.
     pub construction: Bytes,
-    /// Of memory, in all: with what `dram` allows for HEAD, index and lists.
+    /// Total memory, including the `dram` limit for head columns, index and lists.
     pub memory: Bytes,
-    /// Of the disk, while it is constructed: an estimate.
+    /// Estimated disk space during construction.
     pub disk: Bytes,
 }
 
 impl SearchFootprint {
-    /// Of this graph with so many threads.
+    /// Computes the footprint of this graph with this many threads.
     ///
     /// # Errors
-    /// A graph that cannot be.
+    /// If scale or edge factor are out of range.
     pub fn of(spec: &Spec, threads: usize, dram: Dram) -> Result<Self, Error> {
         generator(spec)?;
         let least = BuildRequirements::of(spec, threads, COLUMNS_MAX)?.memory.0;
@@ -58,23 +60,24 @@ impl SearchFootprint {
         Ok(Self { construction, memory, disk: BuildRequirements::disk(spec, construction) })
     }
 
-    /// Refuses a graph that needs more memory than there is, before hours of construction.
+    /// Fails early if the graph needs more memory than is available.
     ///
     /// # Errors
-    /// With what it needs and what there is.
+    /// With the needed and the available memory.
     pub fn check_fits(&self, spec: &Spec) -> Result<(), Error> {
         match machine::memory::available() {
             Some(available) if self.memory > available => {
                 Err(Error::TooLarge { scale: spec.scale, needed: self.memory, available })
             }
-            // Where the system does not say, only trying can tell.
+            // If the system does not report its free memory, only an attempt can show.
             _ => Ok(()),
         }
     }
 }
 
-/// Constructs a graph to be searched with so much DRAM for HEAD, index and hubs: with so many columns, or the most that fit.
-/// Afterwards part [`PartKind::Graph`] is its TAIL. Gives also what was found out of it.
+/// Constructs a graph to be searched with this limit of DRAM for head columns, index and hubs, with the requested
+/// number of columns or as many as fit. Afterwards part [`PartKind::Graph`] has the tail lists. Also returns the limit
+/// in bytes.
 pub fn build_beyond<C: Team>(
     crew: &C,
     spec: &Spec,
@@ -105,7 +108,7 @@ pub fn build_beyond<C: Team>(
     Ok((finish(spec, ranking, listed, room).map_err(Error::Memory)?, budget))
 }
 
-/// HEAD without its neighbours: in rows that no rank has is one that is never in a frontier.
+/// Allocates the head columns and fills padding rows with a neighbour that is never in a frontier.
 fn head(sizes: &Sizes, ranks: u32, room: &ArrayPlacement) -> Result<HeadColumns, Error> {
     let entries = sizes.head_entries();
     let mut head = HeadColumns::packed(entries, ranks, room)?;
@@ -116,7 +119,7 @@ fn head(sizes: &Sizes, ranks: u32, room: &ArrayPlacement) -> Result<HeadColumns,
     Ok(head)
 }
 
-/// Where each list of TAIL begins and the last ends, from how long they are.
+/// Returns the start of each tail list and the end of the last, from their lengths.
 fn starts(storage: &dyn Storage, lists: usize, tail: u64, room: &ArrayPlacement) -> Result<Array<u64>, Error> {
     let mut starts: Array<u64> = room.for_temporaries().array(lists + 1)?;
     let mut lengths = vec![0; 4 * LENGTHS_AT_ONCE.min(lists)];
@@ -131,12 +134,12 @@ fn starts(storage: &dyn Storage, lists: usize, tail: u64, room: &ArrayPlacement)
     }
     storage.discard(PartKind::Lengths)?;
     if start != tail {
-        return Err(impossible(PartKind::Lengths, "its lists are not as long as TAIL is"));
+        return Err(impossible(PartKind::Lengths, "the sum of its lengths differs from the size of the tail lists"));
     }
     Ok(starts)
 }
 
-/// What is searched in memory: HEAD, beginnings, and of TAIL as many lists as there is room left for.
+/// Returns the lists in memory: head columns, prefixes, and as many tail lists as fit into the remaining limit.
 fn listed(
     storage: &dyn Storage,
     head: HeadColumns,
@@ -162,7 +165,7 @@ fn listed(
     Ok(LayoutLists { head, tail, index, beginnings, first_far: kept as u32, long_lists })
 }
 
-/// What lists from this one on begin with, read back from TAIL.
+/// Returns the prefixes of the lists from this one on, read back from the tail lists.
 fn beginnings(
     storage: &dyn Storage,
     starts: &[u64],
@@ -184,11 +187,13 @@ fn beginnings(
         for rank in from..to {
             let list = &part[(starts[rank] - starts[from]) as usize..(starts[rank + 1] - starts[from]) as usize];
             let values = coded::begins(list, shape.beginnings);
-            let values = values.ok_or_else(|| impossible(PartKind::Graph, "a list is cut"))?;
+            let values = values.ok_or_else(|| impossible(PartKind::Graph, "a list is truncated"))?;
             coded.clear();
             coded::encode(&values, &mut coded);
             let place = bytes[..shape.coded as usize].get_mut(end..end + coded.len());
-            place.ok_or_else(|| impossible(PartKind::Graph, "lists are not what was counted"))?.copy_from_slice(&coded);
+            place
+                .ok_or_else(|| impossible(PartKind::Graph, "the lists differ from those counted"))?
+                .copy_from_slice(&coded);
             end += coded.len();
             begins[rank + 1 - first] = end as u64;
         }

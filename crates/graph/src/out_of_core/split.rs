@@ -1,5 +1,5 @@
-//! How the memory that construction may take is used: what belongs to vertices stays in it, the rest is buffers, and from
-//! their size follows in how many buckets edges are dealt. How much is needed at least is said before anything is begun.
+//! Divides the memory limit of construction: per-vertex data stays in memory, the rest is buffers, whose size
+//! determines the number of buckets. The minimum is checked before construction begins.
 
 use model::values::units::Bytes;
 
@@ -10,68 +10,68 @@ use crate::kronecker::Spec;
 use crate::tail_io::PAGE_BYTES;
 use crate::team::Chunks;
 
-/// Of its own memory a thread takes so many bytes for each edge of a bucket: 8 for the edge, 4.5 for its list as coded if
-/// differences are large, and 2 for the block that is read.
+/// Memory of a thread per edge of a bucket: 8 bytes for the edge, 4.5 for its encoded list if differences are large,
+/// and 2 for the block that is read.
 pub(super) const BYTES_PER_ENTRY: u64 = 16;
-/// The block that is read may take this part of a thread's memory.
+/// The block that is read takes at most 1 / this of a thread's memory.
 const BLOCK_SHARE: u64 = 8;
-/// Larger blocks are no faster.
+/// Larger blocks are not faster.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
-/// The least that a thread works with.
+/// Minimum memory of a thread.
 const THREAD_BYTES_MIN: u64 = 32 << 10;
-/// How full a bucket is made, in percent of what a thread can hold; what is above that is room for duplicates.
+/// Target fill of a bucket, in percent of a thread's capacity; the rest is for duplicates.
 pub(super) const FILLED_PERCENT: u64 = 70;
-/// Rows of HEAD that a thread collects before it writes their columns.
+/// Rows of the head columns that a thread collects before it writes them.
 pub(super) const STAGED_ROWS: usize = 1 << 10;
-/// So much is written between two notes of how far it has come: a sixteenth of what is done may be lost at most in a large graph,
-/// and half-filled blocks are a sixteenth of all.
+/// Minimum number of bytes written between two checkpoints. In a large graph, an interruption loses at most a sixteenth
+/// of the work, and half-filled blocks are a sixteenth of all blocks.
 const NOTED_EVERY_MIN: u64 = 256 << 20;
 
-/// Sizes that follow from the memory. They are noted: who goes on goes on with them.
+/// Sizes derived from the memory limit. They are part of the checkpoint, so a resumed construction uses the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BucketPlan {
-    /// Bytes of each thread for blocks, or for a bucket.
+    /// Memory of each thread for blocks or for a bucket.
     pub(super) thread_bytes: u64,
-    /// Pairs are dealt to 2^bits buckets.
+    /// Log2 of the number of buckets of pairs.
     pub(super) bits: u32,
 }
 
-/// What construction out of core takes.
+/// Requirements of construction out of core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildRequirements {
-    /// The least memory for arrays and buffers, beside what the program has already.
+    /// Minimum memory for arrays and buffers, in addition to that of the program.
     pub memory: Bytes,
 }
 
 impl BuildRequirements {
-    /// Of this graph with so many threads and columns.
+    /// Computes the requirements of this graph with this many threads and columns.
     pub fn of(spec: &Spec, threads: usize, columns: u32) -> Result<Self, Error> {
         spec.check()?;
         let least = BucketPlan::with(spec, least_thread_bytes(spec)).memory(spec, threads, columns);
         Ok(Self { memory: Bytes(least) })
     }
 
-    /// What construction with so much memory takes of a disk, the graph itself included: an estimate, for how well lists are coded
-    /// shows only then.
+    /// Returns the estimated disk space of construction with this much memory, the graph included. The encoded size is
+    /// only known afterwards.
     pub fn disk(spec: &Spec, memory: Bytes) -> Bytes {
         let directions = u128::from(spec.edges()) * 2;
-        // Both directions of all edges in blocks; of these some are half empty, after each note as many as fit into memory.
+        // Both directions of all edges in blocks; each checkpoint leaves as many half-empty ones as fit into memory.
         let blocks = directions * u128::from(entry_bytes(2 * spec.scale)) * 17 / 16;
         let half_empty = u128::from(memory.0).min(blocks);
-        // Degrees twice, and about three bytes of each direction in the graph.
+        // Degrees twice, and about three bytes per direction in the graph.
         let bytes = blocks + half_empty + directions * 3 + u128::from(spec.vertices()) * 24;
         Bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
 
-/// The most neighbours that a vertex of a generated graph is likely to have: at each level a hub's half has 0.76 of the ends.
+/// Returns the likely maximum degree of a generated graph: at each level, a hub's half has 0.76 of the ends.
 fn largest_degree(spec: &Spec) -> u64 {
     let ends = 2.0 * spec.edges() as f64 * 0.76_f64.powi(spec.scale as i32);
     (1.05 * ends + 64.0).min(spec.vertices() as f64) as u64
 }
 
 fn least_thread_bytes(spec: &Spec) -> u64 {
-    // Buckets are at most this many of a bucket's own size (see `BucketPlan::with` and `bounds`), and each has a page.
+    // Bounds the number of buckets (see `BucketPlan::with` and `bounds`), each of which needs a page.
     let directions = 2.0 * spec.edges() as f64;
     let by_buckets = (2.0 * directions * (BYTES_PER_ENTRY * PAGE_BYTES) as f64 * 100.0 / FILLED_PERCENT as f64).sqrt();
     let by_hub = largest_degree(spec) * BYTES_PER_ENTRY * 100 / FILLED_PERCENT;
@@ -86,7 +86,7 @@ impl BucketPlan {
         if needed > memory.0 {
             return Err(Error::Little { scale: spec.scale, needed: Bytes(needed), asked: memory });
         }
-        // Where all fits one bucket, more is of no use.
+        // If everything fits into one bucket, more memory does not help.
         above = above.min(2 * spec.edges() * BYTES_PER_ENTRY * 100 / FILLED_PERCENT + fits);
         while above - fits > PAGE_BYTES {
             let middle = fits + (above - fits) / 2;
@@ -97,7 +97,7 @@ impl BucketPlan {
 
     pub(super) fn with(spec: &Spec, thread_bytes: u64) -> Self {
         let mut split = Self { thread_bytes, bits: 0 };
-        // There are no more different ones than pairs of vertices.
+        // There are no more distinct edges than pairs of vertices.
         let edges = spec.edges().min(1 << (2 * spec.scale).min(63));
         while edges >> split.bits > split.filled() {
             split.bits += 1;
@@ -105,17 +105,17 @@ impl BucketPlan {
         split
     }
 
-    /// Edges that a thread can hold.
+    /// Returns the capacity of a thread in edges.
     pub(super) fn entries(&self) -> usize {
         (self.thread_bytes / BYTES_PER_ENTRY) as usize
     }
 
-    /// Edges of a bucket, without duplicates.
+    /// Returns the target size of a bucket in edges, without duplicates.
     pub(super) fn filled(&self) -> u64 {
         self.entries() as u64 * FILLED_PERCENT / 100
     }
 
-    /// Bytes of a block where there are so many buckets.
+    /// Returns the size of a block in bytes for this many buckets.
     pub(super) fn block(&self, buckets: usize) -> usize {
         let block = (self.thread_bytes / buckets as u64).min(self.thread_bytes / BLOCK_SHARE).min(BLOCK_BYTES_MAX);
         ((block / PAGE_BYTES).max(1) * PAGE_BYTES) as usize
@@ -125,19 +125,19 @@ impl BucketPlan {
         1 << self.bits
     }
 
-    /// Bytes that are written between two notes.
+    /// Returns the number of bytes written between two checkpoints.
     pub(super) fn noted_every(&self, threads: usize) -> u64 {
         (16 * self.thread_bytes * threads as u64).max(NOTED_EVERY_MIN)
     }
 
-    /// All memory that construction takes with it.
+    /// Returns the total memory of construction with this plan.
     pub(super) fn memory(&self, spec: &Spec, threads: usize, columns: u32) -> u64 {
         let vertices = spec.vertices() * 4;
-        // Huge pages that are used in part, if there are any.
+        // Partially used huge pages, if there are any.
         let rounded = if vertices >= 1 << 24 { 4 << 20 } else { 64 << 10 };
         let batch = (BATCH * 16).max(STAGED_ROWS * 4 * columns as usize) as u64 + 4 * PAGE_BYTES;
         let dealt = 2 * spec.edges() * u64::from(entry_bytes(2 * spec.scale));
-        // Blocks, those that notes left half empty with them; each has its bucket and its place in it in memory.
+        // Blocks, including those that checkpoints left half empty; the bucket and position of each are in memory.
         let ranked = self.buckets() * 4;
         let block = self.block(ranked) as u64;
         let blocks = dealt / (block - HEADER_BYTES as u64 - 16) * 17 / 16 + ranked as u64 * threads as u64;
@@ -145,8 +145,8 @@ impl BucketPlan {
     }
 }
 
-/// Ranks of which each bucket begins, and the end of the last: as many as have so many neighbours together. Steps are
-/// degrees, descending, and the first rank after each.
+/// Returns the first rank of each bucket and the end of the last, such that each bucket has about `filled` neighbours.
+/// Steps are degrees, descending, with the first rank after each.
 pub(super) fn bounds(steps: &[(u32, u32)], filled: u64) -> Result<Vec<u32>, u64> {
     let (mut bounds, mut left, mut from) = (vec![0], filled, 0);
     for (degree, end) in steps {
@@ -168,7 +168,7 @@ pub(super) fn bounds(steps: &[(u32, u32)], filled: u64) -> Result<Vec<u32>, u64>
     Ok(bounds)
 }
 
-/// Pieces of a range, for whoever comes.
+/// Returns a work queue of the chunks of a range.
 pub(super) fn pieces(range: &std::ops::Range<u64>, size: usize) -> Chunks {
     Chunks::new((range.end - range.start) as usize, size)
 }

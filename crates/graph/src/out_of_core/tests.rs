@@ -1,5 +1,5 @@
-//! Graphs made out of core are those made in it, byte by byte, whatever memory and threads; whoever stops it, it goes on; and what is
-//! not as it was written is refused.
+//! Graphs built out of core equal those built in memory, byte for byte, for any memory limit and number of threads.
+//! Interrupted constructions resume, and modified scratch data is rejected.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
@@ -13,12 +13,12 @@ use crate::file;
 use crate::tail_io::PAGE_BYTES;
 use crate::team::PlainTeam;
 
-/// Parts in memory, as a disk would keep them, and which fails when it is told to: what was written and not synced may be lost then.
+/// Storage in memory that can be set to fail; data that was written but not synced may then be lost.
 #[derive(Default)]
 pub(crate) struct DiskStub {
     parts: Mutex<HashMap<PartKind, Vec<u8>>>,
     note: Mutex<Option<Vec<u8>>>,
-    /// Writes and notes until it fails; none where it does not.
+    /// Number of writes and checkpoints before the failure; `None` for no failure.
     left: Option<AtomicUsize>,
     most: AtomicU64,
 }
@@ -32,7 +32,7 @@ impl DiskStub {
         self.parts.lock().unwrap()[&part].clone()
     }
 
-    /// The same, which never fails.
+    /// Returns a copy that never fails.
     fn copy(&self) -> Self {
         let (parts, note) = (self.parts.lock().unwrap().clone(), self.note.lock().unwrap().clone());
         Self { parts: Mutex::new(parts), note: Mutex::new(note), ..Self::default() }
@@ -66,7 +66,7 @@ impl Storage for DiskStub {
         let parts = self.parts.lock().unwrap();
         let end = at as usize + bytes.len();
         let found = parts.get(&part).and_then(|part| part.get(at as usize..end));
-        bytes.copy_from_slice(found.ok_or_else(|| StorageError::damaged(part, "it was cut"))?);
+        bytes.copy_from_slice(found.ok_or_else(|| StorageError::damaged(part, "it is truncated"))?);
         Ok(())
     }
 
@@ -113,7 +113,7 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
         for (edge_factor, columns) in [(16, 16), (16, 1), (3, 5)] {
             let spec = Spec { edge_factor, ..Spec::graph500(scale) };
             let expected = in_core(&spec, columns);
-            // Large graphs, of which one is enough, are where the time goes.
+            // Large graphs take most of the time; one number of threads is enough for them.
             let crews: &[usize] = if scale < 14 { &[1, 2, 3] } else { &[1 + scale as usize % 2] };
             for threads in crews.iter().copied().filter(|_| scale < 14 || columns > 1) {
                 let least = least(&spec, threads, columns);
@@ -135,7 +135,7 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
 }
 
 #[test]
-fn graphs_beyond_dram_are_those_made_in_core() {
+fn semi_external_graphs_equal_graphs_built_in_core() {
     for (scale, edge_factor, threads, dram, columns) in [
         (10, 16, 1, "60%", None),
         (11, 8, 2, "90%", Some(2)),
@@ -169,18 +169,18 @@ fn graphs_beyond_dram_are_those_made_in_core() {
             coded.clear();
             coded::encode(&list[..far.beginnings().min(list.len())], &mut coded);
             assert_eq!(far.beginnings.of_rank(rank).unwrap_or_default().bytes(), coded, "scale {scale}: {rank}");
-            assert!((rank as usize) < lists || list.len() <= far.beginnings(), "all of it is somewhere");
+            assert!((rank as usize) < lists || list.len() <= far.beginnings(), "the entire list is in DRAM");
         }
         assert!(far.label[..] == near.label[..] && far.rank[..] == near.rank[..], "scale {scale}");
         assert!(far.mean_degree[..] == near.mean_degree[..] && far.neighbours == near.neighbours);
         let left: Vec<PartKind> = storage.parts.lock().unwrap().keys().copied().collect();
-        assert_eq!(left, [PartKind::Graph], "the rest was given back");
-        assert!(storage.noted().unwrap().is_none(), "nobody can go on with it");
+        assert_eq!(left, [PartKind::Graph], "the other parts are discarded");
+        assert!(storage.noted().unwrap().is_none(), "there is no checkpoint to resume from");
     }
 }
 
 #[test]
-fn graphs_beyond_dram_fail_at_any_write_with_the_reason() {
+fn semi_external_builds_return_the_error_of_any_failed_write() {
     let spec = Spec::graph500(11);
     let dram = Dram::Percent(40.0);
     let memory = SearchFootprint::of(&spec, 2, dram).unwrap().construction;
@@ -196,7 +196,7 @@ fn graphs_beyond_dram_fail_at_any_write_with_the_reason() {
 }
 
 #[test]
-fn what_is_said_of_it_is_what_is_said_of_the_same_in_core() {
+fn reported_figures_equal_those_of_graphs_built_in_core() {
     for (scale, columns) in [(5, 2), (12, 16), (15, 1)] {
         let spec = Spec::graph500(scale);
         let built = try_to(&DiskStub::default(), &spec, columns, 2, Bytes(64 << 20)).unwrap();
@@ -207,9 +207,9 @@ fn what_is_said_of_it_is_what_is_said_of_the_same_in_core() {
     }
 }
 
-/// As `DiskStub::left` says it, at every write in turn; each time it goes on, with what was there.
+/// Fails at each write in turn (`DiskStub::left`) and resumes each time from the stored data.
 #[test]
-fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
+fn construction_resumes_after_a_full_disk_at_any_write() {
     let spec = Spec::graph500(12);
     let expected = in_core(&spec, 4);
     let memory = least(&spec, 2, 4);
@@ -229,18 +229,18 @@ fn who_finds_the_disk_full_at_any_write_goes_on_from_there() {
         }
         assert!(storage.graph() == expected);
         steps.dedup();
-        assert!(steps.is_sorted() && steps.len() >= 3, "{steps:?}: it went on");
+        assert!(steps.is_sorted() && steps.len() >= 3, "{steps:?}: it resumed");
     }
     assert!(stops > 40, "{stops}");
 }
 
-/// What is there when it was stopped in each step.
+/// Returns the storage as it was when construction stopped in each step.
 fn stopped(spec: &Spec, memory: Bytes) -> Vec<(BuildPhase, DiskStub)> {
     let mut storage = DiskStub::default();
     let (mut stopped, mut left, mut last) = (Vec::new(), 0, None);
     loop {
         storage.left = Some(AtomicUsize::new(left));
-        // By one thread, which writes as often each time, so that it is stopped at the beginning of each step.
+        // One thread makes the same number of writes each time, so this stops at the beginning of each step.
         if try_to(&storage, spec, 4, 1, memory).is_ok() {
             return stopped;
         }
@@ -255,14 +255,15 @@ fn stopped(spec: &Spec, memory: Bytes) -> Vec<(BuildPhase, DiskStub)> {
 }
 
 #[test]
-fn what_was_cut_or_changed_is_refused_by_name() {
+fn modified_scratch_files_are_rejected_by_name() {
     let spec = Spec::graph500(11);
     let memory = least(&spec, 2, 4);
     let stopped = stopped(&spec, memory);
-    // One thread's share may have been larger.
+    // A single thread may have had a larger share.
     let memory = Bytes(4 * memory.0);
-    let stopped_in =
-        |step: BuildPhase| stopped.iter().find(|(at, _)| *at == step).expect("it was stopped there").1.copy();
+    let stopped_in = |step: BuildPhase| {
+        stopped.iter().find(|(at, _)| *at == step).expect("construction stopped in this step").1.copy()
+    };
     for (step, part) in [
         (BuildPhase::Count, PartKind::Pairs),
         (BuildPhase::DealRanked, PartKind::Degrees),
@@ -273,11 +274,11 @@ fn what_was_cut_or_changed_is_refused_by_name() {
     ] {
         let cut: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.truncate(bytes.len() / 3);
         let flip: &dyn Fn(&mut Vec<u8>) = &|bytes| bytes.iter_mut().step_by(1001).for_each(|byte| *byte ^= 1);
-        // In a block's edges, and in the middle.
+        // In the edges of a block, and in the middle.
         let spot: &dyn Fn(&mut Vec<u8>) = &|bytes| [40, bytes.len() / 2 + 40].iter().for_each(|at| bytes[*at] ^= 1);
         for how in [cut, flip, spot] {
             let storage = stopped_in(step);
-            how(storage.parts.lock().unwrap().get_mut(&part).expect("it is there"));
+            how(storage.parts.lock().unwrap().get_mut(&part).expect("the part exists"));
             let error = try_to(&storage, &spec, 4, 2, memory).unwrap_err();
             let Error::Storage(StorageError { kind: StorageErrorKind::Damaged, what }) = &error else {
                 panic!("{step:?}: {error:?}")
@@ -296,7 +297,7 @@ fn what_was_cut_or_changed_is_refused_by_name() {
     assert!(matches!(&refused, Error::Storage(StorageError { kind: StorageErrorKind::Damaged, .. })), "{refused}");
 }
 
-/// Edges of a graph made by hand.
+/// Edges of a handmade graph.
 struct EdgeVec<F>(F);
 
 impl<F: Fn(u64) -> [u64; 2] + Sync> Edges for EdgeVec<F> {
@@ -307,7 +308,7 @@ impl<F: Fn(u64) -> [u64; 2] + Sync> Edges for EdgeVec<F> {
 }
 
 #[test]
-fn other_graphs_than_kronecker_s_fill_buckets_too() {
+fn buckets_are_filled_by_other_graphs_than_kronecker() {
     type Graph = fn(u64) -> [u64; 2];
     let spec = Spec { edge_factor: 4, ..Spec::graph500(12) };
     let graphs: [(&str, Graph); 4] = [
@@ -328,11 +329,11 @@ fn other_graphs_than_kronecker_s_fill_buckets_too() {
             |memory| build_out_of_core(&PlainTeam(2), &spec, 4, &with(memory), &ArrayPlacement::kernel_default());
         let mut ended = build(least(&spec, 2, 4));
         if let Err(Error::Little { needed, .. }) = ended {
-            assert_eq!(name, "a star", "its hub has more neighbours than fit");
+            assert_eq!(name, "a star", "the neighbours of its hub do not fit");
             ended = build(needed);
         }
         ended.unwrap_or_else(|error| panic!("{name}: {error}"));
-        // Headers name the edge factor and seeds; all else is the same.
+        // Headers contain the edge factor and seeds; everything else is equal.
         assert!(storage.graph()[64..96] == expected[64..96], "{name}");
         assert!(storage.graph()[file::HEADER_BYTES..] == expected[file::HEADER_BYTES..], "{name}");
     }
@@ -343,7 +344,7 @@ fn other_graphs_than_kronecker_s_fill_buckets_too() {
 }
 
 #[test]
-fn progress_goes_from_nothing_to_all() {
+fn progress_runs_from_zero_to_the_total() {
     let seen = Mutex::new(Vec::new());
     let watch = |progress: Progress| seen.lock().unwrap().push(progress);
     let spec = Spec::graph500(14);
@@ -358,12 +359,12 @@ fn progress_goes_from_nothing_to_all() {
 }
 
 #[test]
-fn the_disk_that_is_needed_is_said_before() {
+fn estimated_disk_space_bounds_the_actual_use() {
     for (scale, times) in [(12, 1), (14, 4), (16, 1), (16, 8)] {
         let spec = Spec::graph500(scale);
         let (storage, memory) = (DiskStub::default(), Bytes(times * least(&spec, 2, 16).0));
         try_to(&storage, &spec, 16, 2, memory).unwrap();
-        let (most, said) = (storage.most.into_inner(), BuildRequirements::disk(&spec, memory).0);
-        assert!(most <= said && most > said / 3, "scale {scale}: {most} of {said}");
+        let (most, estimate) = (storage.most.into_inner(), BuildRequirements::disk(&spec, memory).0);
+        assert!(most <= estimate && most > estimate / 3, "scale {scale}: {most} of {estimate}");
     }
 }

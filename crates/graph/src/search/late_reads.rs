@@ -1,6 +1,6 @@
-//! Reads of one level that end in the next. Where what was found without waiting is enough for the next level to go bottom-up, that begins
-//! while the last reads are under way; who is found in them joins its frontier when they have come. A disk's answer takes as long as half of
-//! such a level.
+//! Reads of one level that complete during the next. If the vertices found without waiting are enough for the next
+//! level to go bottom-up, that level begins while the last reads are in flight; vertices found in them join its
+//! frontier when they complete. The latency of a disk is half as long as such a level.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use crate::top_down::join;
 use super::Search;
 
 impl Search<'_> {
-    /// Whether reads of the level before are under way; asked by the first thread between two levels.
+    /// Returns true if reads of the previous level are in flight; called by the first thread between two levels.
     pub(super) fn some_are_late(&self) -> bool {
         let waits = |wants: MutexGuard<'_, Option<PendingReads>>| wants.as_ref().is_some_and(PendingReads::is_waiting);
         self.layout.has_far()
             && self.wants.iter().any(|wants| waits(wants.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// At the end of a level top-down: waits for its reads, or leaves them to the next.
+    /// Ends a top-down level: waits for its reads, or leaves them to the next level.
     pub(super) fn end_reads(&self, wants: &mut Option<PendingReads>, next_goes_up: bool, then: &mut OnRead<'_>) {
         self.with(wants, |wants| if next_goes_up { wants.leave(then) } else { wants.finish(then) });
     }
 
-    /// Does some of this level, piece by piece, as long as any thread's reads are under way and something is left to do.
+    /// Runs chunks of this level as long as any thread's reads are in flight and work remains.
     pub(super) fn meanwhile(&self, wants: &mut Option<PendingReads>, mut some: impl FnMut() -> bool) {
         let mut waits = true;
         loop {
@@ -39,7 +39,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds to the frontier who is found in lists of the level before. Gives what this thread has added.
+    /// Adds the vertices found in the previous level's lists to the frontier. Returns the number that this thread
+    /// added.
     pub(super) fn join(
         &self,
         hand: &TeamWorker<'_>,
@@ -53,7 +54,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Ends all reads of a search that has failed.
+    /// Discards all reads of a failed search.
     pub(super) fn forget_reads(&self, hand: &TeamWorker<'_>) {
         if self.is_lost()
             && let Some(wants) = &mut *self.wants(hand)

@@ -1,6 +1,6 @@
-//! The result: a parent for each vertex, in original labels, written block by block.
+//! Writes the result, a parent for each vertex in original labels, block by block.
 //!
-//! Unsafe because threads write to one array: each block, and then each hub, has one of them.
+//! The code is unsafe because threads write to one array. Each block, and afterwards each hub, belongs to one thread.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::label_blocks::BLOCK;
 use crate::layout::{Layout, NO_LABEL};
 
 pub(super) struct Output {
-    /// Threads write to it through its pointer; references to its elements need an exclusive one to this value.
+    /// Threads write through its pointer; references to its elements require exclusive access to this value.
     parents: Array<u32>,
     vertices: usize,
 }
@@ -37,26 +37,26 @@ impl Output {
         self.parents.add_pages(most, pages)
     }
 
-    /// Touches the memory of these blocks, each of which one thread has.
+    /// Touches the memory of these blocks, each of which belongs to one thread.
     pub(super) fn touch(&self, blocks: Range<usize>) {
         let end = self.vertices.min(blocks.end * BLOCK);
         let start = end.min(blocks.start * BLOCK);
-        // SAFETY: these blocks are this thread's, and lie in the array.
+        // SAFETY: these blocks belong to this thread and are within the array.
         unsafe { self.parents.start().add(start).write_bytes(0, end - start) };
     }
 
-    /// Writes the vertices of a block, hubs left out; one thread has the block.
+    /// Writes the vertices of a block, except hubs. The block belongs to one thread.
     pub(super) fn write_block(&self, layout: &Layout, parent: &[AtomicU32], block: usize) {
         let end = self.vertices.min((block + 1) * BLOCK);
-        // Written whole first: the lines need not be read, and stay in the cache for what follows.
-        // SAFETY: this block is this thread's, and lies in the array.
+        // The block is filled first: its cache lines need not be read, and stay in the cache for the writes below.
+        // SAFETY: this block belongs to this thread and is within the array.
         unsafe { self.parents.start().add(block * BLOCK).write_bytes(0xFF, end - block * BLOCK) };
         for run in layout.classes.runs(block) {
             self.write(layout, parent, run);
         }
     }
 
-    /// Writes these hubs, each of which one thread has, after all blocks.
+    /// Writes these hubs, each of which belongs to one thread, after all blocks.
     pub(super) fn write_hubs(&self, layout: &Layout, parent: &[AtomicU32], hubs: Range<usize>) {
         self.write(layout, parent, hubs);
     }
@@ -67,12 +67,13 @@ impl Output {
         for (label, parent) in labels[ranks.clone()].iter().zip(&parent[ranks]) {
             let parent = parent.load(Relaxed) as usize;
             debug_assert!(parent < labels.len() && (*label as usize) < self.vertices);
-            // SAFETY: parents are ranks or the one after the last, all of which have a label or none; labels of ranks are
-            // vertices (construction makes them so, reading a file checks it), and each is written by one thread.
+            // SAFETY: parents are ranks or the one after the last, all of which have a label or `NO_LABEL`; labels of
+            // ranks are vertices (construction guarantees it, reading a file checks it), and each is written by one
+            // thread.
             unsafe { *parents.add(*label as usize) = *labels.get_unchecked(parent) };
         }
     }
 }
 
-/// `write_block` fills with it byte by byte.
+/// `write_block` fills blocks with this value byte by byte.
 const _: () = assert!(NO_LABEL == u32::MAX);

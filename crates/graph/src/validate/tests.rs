@@ -1,4 +1,4 @@
-//! Each check is seen to fail on a tree that is broken in its way, and to pass on what a plain search finds.
+//! Each check fails on a tree that violates it, and passes on the result of a simple search.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,8 @@ use crate::arrays::ArrayPlacement;
 use crate::kronecker::{Generator, Spec};
 use crate::team::PlainTeam;
 
-/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 apart; 8 to 15 alone, with self-loops.
+/// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 is separate; 8 to 15 are isolated, with
+/// self-loops.
 const EDGES: [(u32, u32); 16] = [
     (0, 1),
     (1, 2),
@@ -27,7 +28,7 @@ const EDGES: [(u32, u32); 16] = [
     (15, 15),
 ];
 
-/// Edges that are made anew whenever they are asked for.
+/// Edges that are generated for each request.
 struct Anew;
 
 impl Edges for Anew {
@@ -37,7 +38,7 @@ impl Edges for Anew {
     }
 }
 
-/// With the list in memory and with edges anew, on several threads.
+/// Validates with a list in memory and with generated edges, on several threads.
 fn check(parents: &[u32]) -> Result<TreeStats, TreeError> {
     let tuples = Tuples::of(4, &EDGES);
     let result = |threads, validator: Validator<'_>| validator.check(&PlainTeam(threads), 0, parents).unwrap();
@@ -51,7 +52,7 @@ fn check(parents: &[u32]) -> Result<TreeStats, TreeError> {
     listed[0]
 }
 
-/// A right tree from 0: levels 0, 1, 2, 2, 2, 1.
+/// A valid tree from 0: levels 0, 1, 2, 2, 2, 1.
 fn tree() -> Vec<u32> {
     let mut parents = vec![NONE; 16];
     parents[..6].copy_from_slice(&[0, 0, 1, 1, 5, 0]);
@@ -65,10 +66,10 @@ fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
 }
 
 #[test]
-fn a_right_tree_is_right_and_counted() {
+fn valid_trees_are_accepted_and_counted() {
     let reached = TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 };
     assert_eq!(spoilt(&[]), Ok(reached));
-    // Of two parents on the right level either will do.
+    // Either of two parents on the right level is valid.
     let other = [(0, 1), (1, 2), (0, 3), (2, 3)].to_vec();
     let tuples = Tuples::of(2, &other);
     let mut parents = vec![0, 0, 1, 0];
@@ -79,10 +80,10 @@ fn a_right_tree_is_right_and_counted() {
 }
 
 #[test]
-fn circles_are_found() {
+fn cycles_are_detected() {
     assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(_))));
     assert!(matches!(spoilt(&[(4, 4)]), Err(TreeError::Cycle(4))));
-    // A long one, through many pieces of work.
+    // A long cycle, which spans many chunks of work.
     let ring: Vec<(u32, u32)> = (1..50_000).map(|vertex| (vertex, vertex % 49_999 + 1)).collect();
     let mut parents: Vec<u32> = (0..1 << 16).map(|vertex: u32| vertex % 49_999 + 1).collect();
     parents[0] = 0;
@@ -92,10 +93,10 @@ fn circles_are_found() {
 }
 
 #[test]
-fn a_vertex_on_a_wrong_level_is_found() {
-    // 3 by way of 2 instead of 1: level 3 beside level 1.
+fn vertices_on_wrong_levels_are_detected() {
+    // 3 is reached through 2 instead of 1: level 3 is adjacent to level 1.
     assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)));
-    // What check 2 looks at: levels and parents that do not agree, as no tree makes them by itself.
+    // Check 2 detects levels and parents that disagree, which cannot result from a tree alone.
     let tuples = Tuples::of(4, &EDGES);
     let validator = Validator::new(&tuples);
     assert!(validator.check(&PlainTeam(1), 0, &tree()).unwrap().is_ok());
@@ -105,27 +106,27 @@ fn a_vertex_on_a_wrong_level_is_found() {
 }
 
 #[test]
-fn a_missing_vertex_is_found() {
+fn missing_vertices_are_detected() {
     assert_eq!(spoilt(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
-    assert!(matches!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4))), "its child hangs in the air");
+    assert!(matches!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4))), "its child has no path to the root");
     assert_eq!(check(&[&[0][..], &[NONE; 15]].concat()), Err(TreeError::Spanning(0, 1)));
 }
 
 #[test]
-fn an_edge_that_is_none_is_found() {
+fn tree_edges_missing_from_the_graph_are_detected() {
     assert_eq!(spoilt(&[(2, 5)]), Err(TreeError::NoEdge(2)));
     assert_eq!(spoilt(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
     assert!(matches!(spoilt(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6))), "another component");
 }
 
 #[test]
-fn a_wrong_root_and_a_parent_that_is_no_vertex_are_found() {
+fn wrong_roots_and_parents_out_of_range_are_detected() {
     assert_eq!(spoilt(&[(0, 1)]), Err(TreeError::Root(0)));
     assert_eq!(spoilt(&[(3, 16)]), Err(TreeError::NoVertex(3)));
 }
 
 #[test]
-fn edges_that_cannot_be_had_are_an_error_and_no_verdict() {
+fn unreadable_edges_return_an_error_without_a_verdict() {
     struct Cut;
     impl Edges for Cut {
         fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
@@ -137,9 +138,9 @@ fn edges_that_cannot_be_had_are_an_error_and_no_verdict() {
     assert_eq!(found, Err(Error::Edges("planted".into())));
 }
 
-/// On a Kronecker graph every single change of a parent to one that breaks the tree is found.
+/// On a Kronecker graph, every change of a single parent that breaks the tree is detected.
 #[test]
-fn changes_of_large_trees_are_found() {
+fn changes_of_large_trees_are_detected() {
     let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(10), &ArrayPlacement::kernel_default()).unwrap();
     let whole = TeamWorker { index: 0, of: 1, barrier: &|| Ok(()) };
     let edges: Vec<(u32, u32)> = tuples.part(&whole).collect();

@@ -148,8 +148,8 @@ fn semi_external_searches_match_in_core_searches() {
 fn too_little_dram_and_memory_directories_are_rejected() {
     let Some(directory) = directory() else { return };
     for (pairs, expected) in [
-        (("dram", "1KiB"), "HEAD with k = 1 and the index take"),
-        (("dram", "1%"), "hint: give it more"),
+        (("dram", "1KiB"), "the head columns (k = 1) and the index need"),
+        (("dram", "1%"), "hint: raise the limit"),
         (("folder", "/nowhere"), "No such file"),
     ] {
         let failure = run(&far_job(directory.path(), &[pairs])).unwrap_err();
