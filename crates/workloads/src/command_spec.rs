@@ -1,43 +1,44 @@
-//! What a tool's trial runs: the measured command and what surrounds it. How processes are started, seated, watched and
-//! stopped is for `lab` and `machine`.
+//! The commands of a tool's trial: the measured command and those that surround it. The crates `lab` and `machine`
+//! start, pin, supervise and stop the processes.
 
 use std::collections::BTreeMap;
 
 use machine::child::Readiness;
 
-/// All that one trial of a tool runs.
+/// All commands of one trial of a tool.
 #[derive(Clone, Debug)]
 pub struct CommandSpec {
-    /// Before each run of the command; with a server once, before that is started. Neither timed nor seated.
+    /// Runs before each run of the command, or once before the server starts if there is one. Neither timed nor pinned.
     pub prepare: Option<CommandLine>,
-    /// Beside all runs of the command, on seats of its own.
+    /// Runs during all runs of the command, on separate CPUs.
     pub server: Option<ServerLine>,
-    /// How many runs of the command come before the measured one, seated as that.
+    /// Number of warm-up runs before the measured run, with the same binding.
     pub warmup: u32,
     pub command: CommandLine,
-    /// After each run of the command, also a failed one; with a server once, after that has been stopped. Neither timed
-    /// nor seated.
+    /// Runs after each run of the command, also after a failed one, or once after the server has stopped. Neither timed
+    /// nor pinned.
     pub cleanup: Option<CommandLine>,
 }
 
 /// A command line, run without a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The program and its arguments; never empty.
+    /// The program and its arguments. Never empty.
     pub argv: Vec<String>,
     pub environment: BTreeMap<String, String>,
 }
 
-/// A server and the sign that it can be used.
+/// A server and its readiness check.
 #[derive(Clone, Debug)]
 pub struct ServerLine {
     pub command: CommandLine,
-    /// When the measured command may begin.
+    /// Condition for starting the measured command.
     pub ready: Readiness,
 }
 
 impl CommandSpec {
-    /// The programs that must be there before anything runs: all of them, unless `prepare` may make the others.
+    /// Returns the programs that must exist before the trial starts: all of them, unless `prepare` may create the
+    /// others.
     pub fn programs(&self) -> Vec<&str> {
         let lines = match &self.prepare {
             Some(prepare) => vec![prepare],

@@ -1,4 +1,4 @@
-//! Short forms of the model's descriptions for the workloads' own tables: borrowed text, and every field named.
+//! Constant forms of the model's descriptions for the tables of workloads: borrowed text, with every field named.
 
 use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce};
 
@@ -8,7 +8,7 @@ pub(crate) struct Parameter {
     pub about: &'static str,
     pub kind: ParameterKind,
     pub default: Option<&'static str>,
-    /// None when the default is quick enough for smoke tests.
+    /// `None` if the default is quick enough for smoke tests.
     pub smoke: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Metric {
 }
 
 impl Metric {
-    /// The median of the series that has its name, as most are.
+    /// The median of the series with the metric's name, which is the usual case.
     pub(crate) fn median(name: &'static str, unit: &'static str, better: Better) -> Self {
         Self { name, unit, better, series: name, reduce: Reduce::Median }
     }

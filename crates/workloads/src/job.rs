@@ -1,4 +1,4 @@
-//! What a workload is told (`TrialContext`), what it hands back (`KernelOutput`), and how it says that it could not (`Failure`).
+//! The input of a workload (`TrialContext`), its result (`KernelOutput`) and its error (`Failure`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,61 +10,62 @@ use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, Tri
 use model::values::units::Nanos;
 use model::values::workload::Parameters;
 
-/// What a workload needs of a trial.
+/// The parts of a trial that a workload uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialContext {
     pub parameters: Parameters,
-    /// How many threads to start.
+    /// Number of threads to start.
     pub threads: usize,
-    /// Thread i sits on `seats[i]`; empty when the kernel chooses. For a command: the cpus it may use.
+    /// Thread i is pinned to `seats[i]`. Empty if the kernel schedules the threads. For a command, the CPUs that it may
+    /// use.
     pub seats: Vec<CpuId>,
-    /// The cpus of a second command, such as a server; empty when there is none or the kernel chooses.
+    /// CPUs of a second command, such as a server. Empty if there is none or if the kernel schedules it.
     pub server_cpus: CpuSet,
     pub memory: MemoryPolicy,
     pub seed: u64,
-    /// Waiting longer than this is given up.
+    /// Deadline for every wait.
     pub time_limit: Nanos,
-    /// Where a kernel notes what the cpus did while it measured.
+    /// Records the activity of the CPUs while the kernel measured.
     pub meanwhile: CpuTimes,
 }
 
-/// What each cpu of the machine did in the timed region of a kernel that looked; empty of others.
+/// Activity of each CPU of the machine in the timed region. Empty for kernels that do not record it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuTimes(Arc<OnceLock<BTreeMap<CpuId, CpuTime>>>);
 
-/// What a kernel hands back.
+/// The result of a kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelOutput {
-    /// Raw numbers in the order in which they were taken.
+    /// Raw samples in the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// The proof of each thread's seat; empty when nobody was seated.
+    /// The verified binding of each thread. Empty if the threads are not pinned.
     pub thread_seats: Vec<ThreadBinding>,
-    /// Resident pages of the measured memory by node.
+    /// Resident pages of the measured memory, by node.
     pub pages: BTreeMap<NodeId, u64>,
-    /// What is behind the measured memory where that is to be beyond DRAM.
+    /// The backing of the measured memory, if the placement is beyond DRAM.
     pub far: Option<FarMemory>,
 }
 
-/// Where measured memory was found.
+/// Location of measured memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct MemoryReport {
-    /// Resident pages by node.
+    /// Resident pages, by node.
     pub pages: BTreeMap<NodeId, u64>,
-    /// What is behind it where it is to be beyond DRAM.
+    /// Backing of the memory, if the placement is beyond DRAM.
     pub far: Option<FarMemory>,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It went wrong: a seat was refused, a result was wrong, a program failed.
+    /// An error: a binding was refused, a result was wrong, or a program failed.
     Failed(String),
     TimedOut(String),
-    /// It cannot be measured here.
+    /// The machine cannot measure this.
     Unavailable(String),
 }
 
-/// What went wrong with its next step, where there is one, in the one line that a trial keeps.
+/// Formats an error and its hint, if any, as the one line that a trial stores.
 pub fn with_hint(error: &dyn fmt::Display, hint: Option<impl fmt::Display>) -> String {
     match hint {
         Some(hint) => format!("{error}; hint: {hint}"),
@@ -73,13 +74,13 @@ pub fn with_hint(error: &dyn fmt::Display, hint: Option<impl fmt::Display>) -> S
 }
 
 impl TrialContext {
-    /// What the trial's workload needs to know of it.
+    /// Builds the context from a trial.
     pub fn of(trial: &Trial) -> Self {
         Self {
             parameters: trial.parameters.clone(),
             threads: trial.placement.threads,
-            seats: trial.placement.seats.clone(),
-            server_cpus: trial.placement.second.clone(),
+            seats: trial.placement.bindings.clone(),
+            server_cpus: trial.placement.server_cpus.clone(),
             memory: trial.placement.memory.clone(),
             seed: trial.seed,
             time_limit: trial.time_limit,
@@ -87,8 +88,9 @@ impl TrialContext {
         }
     }
 
-    /// With as many threads as the parameter `workers` says, which share the placement's cpus as the kernel likes, as
-    /// threads of a program under taskset do; 0 is a thread on each seat.
+    /// Sets the number of threads to the parameter `workers`. These threads share the placement's CPUs and are
+    /// scheduled by the kernel, like those of a program under taskset. 0 means one thread pinned to each CPU of the
+    /// placement.
     pub(crate) fn oversubscribed(&self) -> Self {
         match self.parameters.size("workers") {
             0 => self.clone(),
@@ -96,14 +98,14 @@ impl TrialContext {
         }
     }
 
-    /// The span of time that a parameter holds.
+    /// Returns the duration in a parameter.
     pub(crate) fn time(&self, name: &str) -> std::time::Duration {
         std::time::Duration::from_nanos(self.parameters.size(name) as u64)
     }
 }
 
 impl MemoryReport {
-    /// Together with other memory of the same trial.
+    /// In addition to other memory of the same trial.
     pub(crate) fn add(&mut self, other: Self) {
         other.pages.into_iter().for_each(|(node, count)| *self.pages.entry(node).or_default() += count);
         match (&mut self.far, other.far) {
@@ -115,7 +117,7 @@ impl MemoryReport {
 }
 
 impl CpuTimes {
-    /// Notes what was seen; only the first time counts.
+    /// Records the CPU activity. Only the first call counts.
     pub(crate) fn record(&self, times: BTreeMap<CpuId, CpuTime>) {
         // A kernel has one timed region.
         let _ = self.0.set(times);
@@ -127,14 +129,14 @@ impl CpuTimes {
 }
 
 impl KernelOutput {
-    /// Adds where measured memory was found.
+    /// Adds the location of measured memory.
     pub(crate) fn found(&mut self, found: MemoryReport) {
         let mut all = MemoryReport { pages: std::mem::take(&mut self.pages), far: self.far.take() };
         all.add(found);
         (self.pages, self.far) = (all.pages, all.far);
     }
 
-    /// Adds one sample. A number that is not finite would be lost on its way through JSON, so it fails here.
+    /// Adds one sample. JSON cannot store a number that is not finite, so such a sample is an error.
     pub(crate) fn push(&mut self, series: &str, value: f64) -> Result<(), Failure> {
         if !value.is_finite() {
             return Err(Failure::Failed(format!("a sample of {series} is not a number: too short to be timed")));

@@ -1,5 +1,13 @@
-//! The workloads that can be measured, in one ordered registry: kernels (ours, run in a worker process) and
-//! tools (other people's programs). Must not know plans, experiments or where results are kept.
+//! The workloads that nearfar can measure, in one ordered registry: kernels, which run in a worker process, and tools,
+//! which are external programs. Must not depend on plans, experiments or the result store.
+//!
+//! # Invariants
+//!
+//! - Workload `io` never writes to existing data unless `--allow-overwrite` repeats its path, and never to a device or file in
+//!   use. Tests of `kernels::io::safety` and `kernels::io::disk`; nearfar/tests/storage.rs.
+//! - A semi-external trial stays within its memory, construction and validation included, and finds what a search in memory
+//!   finds. Tests: nearfar/tests/bfs_beyond_dram.rs; `graphs_beyond_dram_are_those_made_in_core` (graph/src/out_of_core/tests.rs).
+//! - A value that cannot be measured is `Unavailable` with a reason, never 0.
 
 mod command_spec;
 mod describe;
@@ -22,27 +30,27 @@ use model::placements::placement::KernelFeatures;
 use model::values::trial::Sample;
 use model::values::workload::{Parameters, WorkloadSpec};
 
-/// One workload: what it is from outside, and how it runs.
+/// One workload: its description and the way it runs.
 pub struct Workload {
     /// Its name, parameters and metrics.
     pub describe: fn() -> WorkloadSpec,
-    /// What the description alone cannot say of its parameters; called when an experiment is read.
+    /// Checks of the parameters that the description cannot express. Called when an experiment is read.
     pub check: fn(&Parameters) -> Result<(), String>,
     pub runner: Runner,
 }
 
 pub enum Runner {
-    /// Runs in the worker process: ours, or other programs that are started and looked after there.
+    /// Runs in the worker process: a kernel, or external programs that the worker starts and supervises.
     Kernel(fn(&TrialContext) -> Result<KernelOutput, Failure>),
     Tool {
         recipe: fn(&TrialContext) -> Result<CommandSpec, Failure>,
-        /// How to read what a run of its command printed; an error fails the trial.
+        /// Parses the output of the command. An error fails the trial.
         read: fn(&TrialContext, &ProcessResult) -> Result<Vec<Sample>, Failure>,
     },
 }
 
-/// In the order in which people read them: memory, cores, kernel, encryption, UnixBench's tests in its order, then
-/// programs of their own.
+/// In display order: memory, cores, operating system kernel, encryption, UnixBench's tests in its own order, then
+/// external programs.
 static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::stream::describe, kernels::stream::run),
     Workload::kernel(kernels::sweep::describe, kernels::sweep::run),
@@ -130,7 +138,7 @@ static REGISTRY: &[Workload] = &[
     },
 ];
 
-/// What this machine offers to placements beyond what its topology shows.
+/// Placement features of this machine that its topology does not show.
 pub fn offers() -> KernelFeatures {
     KernelFeatures { far: FarLocation::found().is_ok(), ..machine::nodes::kernel_offers() }
 }
@@ -139,12 +147,12 @@ pub fn all() -> &'static [Workload] {
     REGISTRY
 }
 
-/// The workload with this name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     REGISTRY.iter().find(|workload| (workload.describe)().name == name)
 }
 
-/// The descriptions of all workloads.
+/// Returns the descriptions of all workloads.
 pub fn specs() -> Vec<WorkloadSpec> {
     REGISTRY.iter().map(|workload| (workload.describe)()).collect()
 }
@@ -155,7 +163,7 @@ impl Workload {
     }
 }
 
-/// For workloads whose descriptions say all about their parameters.
+/// For workloads whose descriptions define all constraints of their parameters.
 #[expect(clippy::unnecessary_wraps, reason = "the signature of Workload::check")]
 fn described_fully(_: &Parameters) -> Result<(), String> {
     Ok(())

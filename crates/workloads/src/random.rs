@@ -1,11 +1,11 @@
-//! Random numbers from a trial's seed: `SplitMix64` (Steele, Lea and Flood 2014). Small and the same on every
-//! machine, which is all that shuffles and lock choices need.
+//! Random numbers from a trial's seed: `SplitMix64` (Steele, Lea and Flood 2014). It is small and gives the same
+//! numbers on every machine, which is sufficient for shuffles and lock choices.
 
-/// A stream of numbers that the seed alone decides.
+/// A stream of numbers that depends only on the seed.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The stream of one thread: neighbouring threads' streams do not overlap in any practical length.
+    /// Returns the stream of one thread. Streams of neighbouring threads do not overlap at any practical length.
     pub(crate) fn of_thread(seed: u64, thread: usize) -> Self {
         let mut start = Self(seed ^ (thread as u64).wrapping_mul(0xA076_1D64_78BD_642F));
         Self(start.next())
@@ -19,7 +19,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`. The bias of the multiplication is `limit` in 2^64: far below what a walk can show.
+    /// Returns a number below `limit`. The bias of the multiplication is `limit` in 2^64, far below what a walk can
+    /// show.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         ((u128::from(self.next()) * limit as u128) >> 64) as usize
     }
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_is_the_published_one() {
+    fn stream_matches_the_published_numbers() {
         // The first numbers of SplitMix64 from seed 1234567, as in the reference implementation's test vector.
         let mut random = Random(1_234_567);
         assert_eq!(
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_below_their_limit_and_reach_all_below_it() {
+    fn numbers_below_a_limit_cover_the_whole_range() {
         let mut random = Random::of_thread(7, 3);
         let mut seen = [false; 10];
         (0..1000).for_each(|_| seen[random.below(10)] = true);

@@ -1,4 +1,4 @@
-//! A folder for one trial, with the program that it runs; gone when the trial ends.
+//! A temporary directory for one trial and the program that it runs, removed when the trial ends.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::job::Failure;
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new folder in this one.
+    /// Creates a new directory inside this one.
     pub(crate) fn new(parent: &Path) -> Result<Self, Failure> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// A program or script in it.
+    /// Writes an executable program or script into the directory.
     pub(crate) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.file(name, content)?;
         let all_may_run = fs::Permissions::from_mode(0o755);
@@ -42,7 +42,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// The names of all that is in it, sorted.
+    /// Returns the sorted names of all entries.
     pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
         let entries = fs::read_dir(&self.0).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = entries.map_err(|error| io_failure("read", &self.0, &error))?;
@@ -55,7 +55,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A trial that measured is not thrown away because its folder stays; the folder's name says whose it is.
+        // A completed trial is kept even if its directory cannot be removed. The directory's name identifies its owner.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! The two ends of a kernel's own process: `serve` in the child reads a trial, runs it and prints one line;
+//! Both ends of a kernel's worker process: `serve` in the child reads a trial, runs it and prints one line, and
 //! `read_report` in the parent reads that line.
 
 use std::collections::BTreeMap;
@@ -11,32 +11,32 @@ use serde::{Deserialize, Serialize};
 use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::{Runner, find};
 
-/// What a worker process prints: one line of JSON on stdout.
+/// The report that a worker process prints: one line of JSON on stdout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
     pub status: TrialStatus,
-    /// Raw numbers in the order in which they were taken.
+    /// Raw samples in the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// The proof of each thread's seat.
+    /// The verified binding of each thread.
     pub thread_seats: Vec<ThreadBinding>,
-    /// Resident pages of the measured memory by node.
+    /// Resident pages of the measured memory, by node.
     pub pages: BTreeMap<NodeId, u64>,
-    /// What is behind the measured memory where that is to be beyond DRAM.
+    /// The backing of the measured memory, if the placement is beyond DRAM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarMemory>,
-    /// What each cpu did in the timed region; empty of kernels that did not look.
+    /// Activity of each CPU in the timed region. Empty for kernels that do not record it.
     pub cpu_times: BTreeMap<CpuId, CpuTime>,
 }
 
-/// What a worker's environment gets: libraries that kernels load compute on the threads that call them, which are seated,
-/// and start none of their own.
+/// Environment variables of a worker process. Libraries that kernels load must compute on the calling threads, which
+/// are pinned, and start no threads themselves.
 pub fn environment() -> BTreeMap<String, String> {
     let counts = ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"];
     counts.into_iter().map(|name| (name.to_string(), "1".to_string())).collect()
 }
 
-/// Reads a trial as JSON, runs its kernel and writes the report as one line. A kernel's failure is a report; an error
-/// here means that there was no trial to read or nobody to read the report.
+/// Reads a trial as JSON, runs its kernel and writes the report as one line. A kernel's failure is part of the report.
+/// An error is returned only if the trial cannot be read or the report cannot be written.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(|error| format!("the trial cannot be read: {error}"))?;
@@ -46,7 +46,7 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String>
     output.write_all(&line).and_then(|()| output.flush()).map_err(|error| format!("the report: {error}"))
 }
 
-/// Reads what a worker printed.
+/// Parses the report of a worker process.
 pub fn read_report(output: &[u8]) -> Result<WorkerReport, String> {
     let text = String::from_utf8_lossy(output);
     let line = text.lines().last().ok_or("the worker printed no report")?;
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_comes_back_through_the_worker() {
+    fn every_kernel_reports_through_the_worker() {
         for spec in crate::specs() {
             let trial = trial(&spec.name, spec.threads_exactly.unwrap_or(1));
             let report = served(&trial);
@@ -137,16 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn two_seated_threads_prove_their_seats() {
+    fn two_pinned_threads_verify_their_bindings() {
         if std::thread::available_parallelism().unwrap().get() < 2 {
             return eprintln!("skipped: needs 2 cpus");
         }
         let mut trial = trial("stream", 2);
-        trial.placement.seats = two_cpus();
+        trial.placement.bindings = two_cpus();
         let report = served(&trial);
         assert_eq!(report.status, TrialStatus::Completed);
-        for (seat, asked) in report.thread_seats.iter().zip(&trial.placement.seats) {
-            assert_eq!((seat.asked, seat.before, seat.after), (*asked, *asked, *asked));
+        for (seat, asked) in report.thread_seats.iter().zip(&trial.placement.bindings) {
+            assert_eq!((seat.requested, seat.before, seat.after), (*asked, *asked, *asked));
             assert_eq!(seat.mask.to_string(), asked.to_string());
         }
         assert_eq!(report.thread_seats.len(), 2);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(pages > 0, crate::kernels::can_query_pages());
     }
 
-    /// Two cpus that this process may use.
+    /// Returns two CPUs that this process may use.
     fn two_cpus() -> Vec<CpuId> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_reported() {
+    fn failed_trials_are_reported() {
         let cases = [
             (Trial { workload: "nothing".into(), ..trial("syscall", 1) }, "no workload 'nothing'"),
             (trial("pingpong", 3), "needs 2 threads"),

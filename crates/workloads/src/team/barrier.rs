@@ -1,5 +1,5 @@
-//! Where a team's threads meet, so that all start together. Nobody waits for ever: a failure of any thread or the
-//! deadline opens the gate for everybody with that failure.
+//! The barrier at which a team's threads start together. No wait is unbounded: the failure of any thread, or the
+//! deadline, opens the barrier for all threads and returns that failure.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 
 use crate::job::Failure;
 
-/// A thread that waits longer than this sleeps: it is then not waiting for its fellows' last microseconds.
+/// Spin time after which a waiting thread sleeps. A longer wait is not the skew of a few microseconds between threads.
 const SPIN_MAX: Duration = Duration::from_secs(1);
-/// A clock reading costs as much as some tens of spins.
+/// Spins between two clock readings. A reading costs as much as some tens of spins.
 const SPINS_PER_LOOK: u32 = 256;
-/// A sleeper looks at the deadline this often.
+/// Interval at which a sleeping thread checks the deadline.
 const NAP: Duration = Duration::from_millis(20);
 
 const OUT_OF_TIME: &str = "a thread waited for the others until the trial's time was over";
 
-/// The meeting point of `count` threads.
+/// A reusable barrier for `count` threads.
 pub(super) struct Barrier {
     count: usize,
-    /// Spinning starts a timed region within some 100 ns of each other; it only helps where every thread has a cpu.
+    /// Spinning starts a timed region within some 100 ns on all threads. It helps only if every thread has its own CPU.
     spin: bool,
     deadline: Instant,
     arrived: AtomicUsize,
-    /// How many times all have met.
-    meetings: AtomicUsize,
+    /// Number of times that all threads have arrived.
+    generation: AtomicUsize,
     stopped: AtomicBool,
-    /// The first failure.
+    /// The first failure, which every later wait returns.
     failure: Mutex<Option<Failure>>,
     sleepers: AtomicUsize,
     asleep: Mutex<()>,
@@ -40,7 +40,7 @@ impl Barrier {
             spin,
             deadline,
             arrived: AtomicUsize::new(0),
-            meetings: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
             failure: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
@@ -49,12 +49,12 @@ impl Barrier {
         }
     }
 
-    /// Returns when all have come, or with the failure that stopped the team.
+    /// Returns when all threads have arrived, or returns the failure that stopped the team.
     pub(super) fn wait(&self) -> Result<(), Failure> {
-        let meeting = self.meetings.load(Ordering::SeqCst);
+        let meeting = self.generation.load(Ordering::SeqCst);
         if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.count {
             self.arrived.store(0, Ordering::SeqCst);
-            self.meetings.store(meeting + 1, Ordering::SeqCst);
+            self.generation.store(meeting + 1, Ordering::SeqCst);
             self.wake_sleepers();
         } else if !self.spin_until_open(meeting) {
             self.sleep_until_open(meeting);
@@ -62,21 +62,21 @@ impl Barrier {
         self.failure()
     }
 
-    /// Lets everybody go, now and at every later meeting, with the first failure given.
+    /// Releases all threads, now and at every later barrier, with the first failure reported.
     pub(super) fn abort(&self, failure: Failure) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
         self.stopped.store(true, Ordering::SeqCst);
         self.wake_sleepers();
     }
 
-    /// Stops the team if the calling thread, which has this index, is unwinding from a panic.
+    /// Stops the team if the calling thread, whose index is given, is unwinding from a panic.
     pub(super) fn stop_if_panicking(&self, index: usize) {
         if std::thread::panicking() {
             self.abort(Failure::Failed(format!("thread {index} panicked, which is a fault of this program")));
         }
     }
 
-    /// For loops that wait for another thread without meeting it: a failure when that is no longer worth while.
+    /// For loops that wait for another thread without the barrier: returns an error if waiting is no longer useful.
     pub(super) fn check_abort(&self) -> Result<(), Failure> {
         if Instant::now() >= self.deadline {
             self.abort(Failure::TimedOut(OUT_OF_TIME.into()));
@@ -84,7 +84,7 @@ impl Barrier {
         self.failure()
     }
 
-    /// The failure that stopped the team.
+    /// Returns the failure that stopped the team.
     pub(super) fn failure(&self) -> Result<(), Failure> {
         if !self.stopped.load(Ordering::SeqCst) {
             return Ok(());
@@ -94,7 +94,7 @@ impl Barrier {
     }
 
     fn is_open(&self, meeting: usize) -> bool {
-        self.meetings.load(Ordering::SeqCst) != meeting || self.stopped.load(Ordering::SeqCst)
+        self.generation.load(Ordering::SeqCst) != meeting || self.stopped.load(Ordering::SeqCst)
     }
 
     fn spin_until_open(&self, meeting: usize) -> bool {
@@ -115,7 +115,8 @@ impl Barrier {
 
     fn sleep_until_open(&self, meeting: usize) {
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
-        // Counted before the gate is looked at, so that whoever opens it sees either a sleeper or an open gate.
+        // Counted before the barrier is checked, so that the thread that opens it sees either a sleeper or an open
+        // barrier.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !self.is_open(meeting) {
             if Instant::now() >= self.deadline {

@@ -1,5 +1,6 @@
-//! The threads of a kernel: thread i sits on seat i, proves it before and after the timed region, and all start
-//! together. An error or a panic of any thread ends the job with a failure; nobody is waited for without a bound.
+//! The threads of a kernel. Each thread is pinned to its CPU, verifies that before and after the timed region, and
+//! starts together with the others. An error or a panic of any thread fails the job, and every wait is bounded by the
+//! deadline.
 
 mod barrier;
 
@@ -14,34 +15,35 @@ use model::values::trial::ThreadBinding;
 use crate::job::{Failure, TrialContext, with_hint};
 use barrier::Barrier;
 
-/// More threads than any machine has cpus several times over; the bound keeps a typing mistake from filling memory.
+/// Upper limit for the number of threads, several times the CPUs of any machine, so that a typo does not exhaust
+/// memory.
 const THREADS_MAX: usize = 65_536;
 
-/// What a team's threads brought back, in the order of the seats.
+/// Results of a team's threads, in the order of the bindings.
 pub(crate) struct TeamResult<T> {
     pub results: Vec<T>,
-    /// Empty when nobody was seated.
+    /// Empty if the threads are not pinned.
     pub seats: Vec<ThreadBinding>,
 }
 
-/// One thread of a team, as its work sees it.
+/// One thread of a team, as seen by its work function.
 pub(crate) struct Worker<'t> {
-    /// Which one, from 0.
+    /// Index of the thread, from 0.
     pub index: usize,
     gate: &'t Barrier,
     seat: Option<(CpuId, CpuSet)>,
-    /// The cpus before and after the timed region.
+    /// The CPUs that the thread ran on before and after the timed region.
     ran_on: Cell<Option<(CpuId, CpuId)>>,
 }
 
-/// When something began and ended.
+/// Start and end of a timed region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TimedSpan {
     pub start: Instant,
     pub end: Instant,
 }
 
-/// Runs `work` on every thread of the job's team and collects what it returns.
+/// Runs `work` on every thread of the job's team and collects the return values.
 pub(crate) fn run<T, W>(job: &TrialContext, work: W) -> Result<TeamResult<T>, Failure>
 where
     T: Send,
@@ -75,18 +77,19 @@ impl Worker<'_> {
         self.gate.wait()
     }
 
-    /// For loops that wait for another thread without meeting it: a failure when the team has failed or is out of time.
+    /// For loops that wait for another thread without a barrier: returns an error if the team has failed or the
+    /// deadline has passed.
     pub(crate) fn check_abort(&self) -> Result<(), Failure> {
         self.gate.check_abort()
     }
 
-    /// Stops the team if this thread is unwinding from a panic. Values whose drop waits for other threads call it first,
-    /// because those may be waiting for this thread.
+    /// Stops the team if this thread is unwinding from a panic. Values whose drop waits for other threads call it
+    /// first, because those threads may be waiting for this one.
     pub(crate) fn stop_if_panicking(&self) {
         self.gate.stop_if_panicking(self.index);
     }
 
-    /// Runs the timed region, and notes on which cpu the thread was before and after it.
+    /// Runs the timed region and records the CPU that the thread ran on before and after it.
     pub(crate) fn timed<T>(&self, region: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
         self.barrier()?;
         let before = affinity::current_cpu();
@@ -95,7 +98,7 @@ impl Worker<'_> {
         Ok(result)
     }
 
-    /// As [`Worker::timed`] for a region that needs no meeting in its middle: also when it began and ended.
+    /// Like [`Worker::timed`], for a region without a barrier inside. Also returns the start and end times.
     pub(crate) fn timed_lap<T>(&self, region: impl FnOnce() -> T) -> Result<(T, TimedSpan), Failure> {
         self.timed(|| {
             self.barrier()?;
@@ -107,7 +110,7 @@ impl Worker<'_> {
 }
 
 impl TimedSpan {
-    /// From the first start to the last end, in seconds.
+    /// Time from the first start to the last end, in seconds.
     pub(crate) fn seconds_of_all(laps: impl Iterator<Item = Self> + Clone) -> f64 {
         let start = laps.clone().map(|lap| lap.start).min();
         let end = laps.map(|lap| lap.end).max();
@@ -115,7 +118,7 @@ impl TimedSpan {
     }
 }
 
-/// Opens the gate when a thread panics, so that the others do not wait for it.
+/// Opens the barrier if a thread panics, so that the other threads do not wait for it.
 struct StopOnPanic<'t> {
     gate: &'t Barrier,
     index: usize,
@@ -152,7 +155,7 @@ impl Worker<'_> {
         let Some((before, after)) = self.ran_on.get() else {
             return Err(Failure::Failed("a seated thread ran nothing, which is a fault of this program".into()));
         };
-        Ok(Some(ThreadBinding { asked, mask, before, after }))
+        Ok(Some(ThreadBinding { requested: asked, mask, before, after }))
     }
 }
 
@@ -203,18 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn seats_are_proven_thread_by_thread() {
+    fn each_thread_verifies_its_binding() {
         let cpu = affinity::current_cpu().0;
         let crew = run(&job(3, &[cpu; 3]), |member| member.timed(|| Ok(member.index))).unwrap();
         assert_eq!(crew.results, [0, 1, 2]);
         let alone: CpuSet = [CpuId(cpu)].into_iter().collect();
-        let proof = ThreadBinding { asked: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
+        let proof = ThreadBinding { requested: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
         assert_eq!(crew.seats, vec![proof; 3]);
         assert!(run(&job(3, &[]), |member| member.timed(|| Ok(()))).unwrap().seats.is_empty());
     }
 
     #[test]
-    fn nobody_leaves_a_meeting_before_all_have_come() {
+    fn barrier_holds_threads_until_all_have_arrived() {
         for threads in [1, 2, 7] {
             let come = AtomicUsize::new(0);
             let crew = run(&job(threads, &[]), |member| {
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_thread_ends_the_job_and_nobody_hangs() {
+    fn failing_thread_ends_the_job_without_a_hang() {
         let failure = |job: &TrialContext, fail: fn() -> Result<(), Failure>| {
             let went_on = AtomicUsize::new(0);
             let failed = run(job, |member| {
@@ -250,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_at_the_deadline() {
+    fn barrier_wait_ends_at_the_deadline() {
         let short = TrialContext { time_limit: Nanos(30_000_000), ..job(9, &[]) };
         let failure = run(&short, |member| if member.index == 0 { Ok(()) } else { member.barrier() }).err().unwrap();
         assert!(matches!(failure, Failure::TimedOut(_)), "{failure}");
     }
 
     #[test]
-    fn impossible_teams_are_refused() {
+    fn invalid_teams_return_errors() {
         let error = |job: &TrialContext| run(job, |member| member.timed(|| Ok(()))).err().unwrap().to_string();
         assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
         assert!(error(&job(0, &[])).contains("0 threads"));

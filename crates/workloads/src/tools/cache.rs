@@ -1,5 +1,5 @@
-//! Files that are made once and used by many trials: in a folder of the user's own, in the system's folder for temporary
-//! files (TMPDIR). May be thrown away at any time. Must not know what is in them.
+//! Files that are created once and used by many trials, in a private directory of the user inside the temporary
+//! directory (TMPDIR). They may be deleted at any time. Must not depend on their contents.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::job::Failure;
 use crate::scratch::io_failure;
 
-/// The folder, in this one; made when it is not there. Anybody may write to a folder for temporary files, so one that
-/// others own or may write to is not used.
+/// Returns the cache directory inside the given one and creates it if it is missing. Every user can write to a
+/// temporary directory, so a cache directory that another user owns or can write to is refused.
 pub(super) fn folder(parent: &Path) -> Result<PathBuf, Failure> {
     let user = own_user();
     let path = parent.join(format!("nearfar-cache-{user}"));
@@ -27,13 +27,13 @@ pub(super) fn folder(parent: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::Failed(format!("{path} is not a folder of this user alone; hint: remove it, or set TMPDIR")))
 }
 
-/// Who we are; the owner of what we make.
+/// Returns the user ID of this process, which owns the files that it creates.
 fn own_user() -> u32 {
     fs::metadata("/proc/self").map_or(0, |own| own.uid())
 }
 
-/// What has this name in the folder, made by `make` when it is not there. It is made under another name first, so that it
-/// is there whole or not at all.
+/// Returns the entry with this name and calls `make` to create it if it is missing. It is created under a temporary
+/// name first, so that it is either complete or absent.
 pub(super) fn get_or_create(
     folder: &Path,
     name: &str,
@@ -48,24 +48,24 @@ pub(super) fn get_or_create(
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let unfinished = folder.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
     let made = make(&unfinished).and_then(|()| written(folder)).and_then(|()| match fs::rename(&unfinished, &path) {
-        // A folder that somebody else has finished meanwhile.
+        // A directory that another process has completed in the meantime.
         Err(_) if path.is_dir() => remove(&unfinished),
         renamed => renamed.map_err(|error| io_failure("name", &path, &error)),
     });
     if made.is_err() {
-        // The first failure is the reason; a rest of it has a name that says what it is.
+        // The first failure is the cause. A leftover has a name that identifies it.
         let _ = remove(&unfinished);
     }
     made.map(|()| path)
 }
 
-/// Waits until all is on the disk: a machine that loses power must not be left with a whole name for half a tree.
+/// Flushes all files to the disk. A power failure must not leave a final name for an incomplete tree.
 fn written(folder: &Path) -> Result<(), Failure> {
     let open = fs::File::open(folder).map_err(|error| io_failure("open", folder, &error))?;
     rustix::fs::syncfs(&open).map_err(|error| io_failure("write", folder, &error.into()))
 }
 
-/// Removes what processes that are gone have begun to make under this name: a trial that is out of time is killed.
+/// Removes partial entries with this name whose processes no longer exist: a trial that times out is killed.
 fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
     let process = |file: &str| {
         let numbers = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".unfinished")?;
@@ -75,7 +75,7 @@ fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
     left.map_err(|error| io_failure("look into", folder, &error))?.iter().try_for_each(|path| remove(path))
 }
 
-/// Removes a file or a folder with all that is in it; nothing there is fine.
+/// Removes a file or a directory with its contents. A missing path is not an error.
 pub(super) fn remove(path: &Path) -> Result<(), Failure> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_made_again_and_half_a_file_is_not_there() {
+    fn complete_entry_is_reused_and_partial_entry_is_absent() {
         let parent = tempfile::tempdir().unwrap();
         let folder = folder(parent.path()).unwrap();
         let fail = |path: &Path| {
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_what_a_live_one_makes_is_not() {
+    fn only_partial_entries_of_dead_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = folder(parent.path()).unwrap();
-        // Above what any kernel gives a process.
+        // Above the largest PID of any kernel.
         let (dead, live) = (folder.join("tree.4194305-0.unfinished"), folder.join("tree.1-0.unfinished"));
         for path in [&dead, &live] {
             fs::create_dir_all(path.join("half")).unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
+    fn directory_writable_by_others_is_refused() {
         let parent = tempfile::tempdir().unwrap();
         let path = folder(parent.path()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();

@@ -1,8 +1,9 @@
-//! An installed HPC Challenge (`hpcc`), run as it is: its own HPL, DGEMM, STREAM and `RandomAccess`, its summary read.
+//! Runs an installed, unmodified HPC Challenge (`hpcc`): its HPL, DGEMM, STREAM and `RandomAccess`. Parses its summary.
 //!
-//! Measures: what hpcc prints, one MPI process for each thread of the placement. `single` is one process alone, `star` the mean
-//! of all at once, `mpi` all together. Our kernels `hpl`, `gemm`, `stream` and `gups` measure the same one by one; this is for
-//! checking them, and for results that others know. Does NOT seat its processes: together they may use the placement's cpus.
+//! Measures: the values that hpcc prints, with one MPI process for each thread of the placement. `single` is one
+//! process alone, `star` the mean of all processes running concurrently, `mpi` all processes together. The kernels
+//! `hpl`, `gemm`, `stream` and `gups` measure the same individually; this tool is for checking them and for results
+//! comparable with published ones. Does NOT pin its processes: together they may use the placement's CPUs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::command_spec::CommandSpec;
 use crate::describe::{Metric, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// What its summary calls a number, what we call it, its unit, and how many of its units make one of ours.
+/// Key in the summary, name of the series, its unit, and the factor from hpcc's unit to this unit.
 const NUMBERS: [(&str, &str, &str, f64); 17] = [
     ("HPL_Tflops", "hpl", "GFLOPS", 1e3),
     ("SingleDGEMM_Gflops", "dgemm-single", "GFLOPS", 1.0),
@@ -37,7 +38,7 @@ const NUMBERS: [(&str, &str, &str, f64); 17] = [
     ("StarFFT_Gflops", "fft-star", "GFLOPS", 1.0),
 ];
 
-/// The version whose summary we know.
+/// The supported version of the summary.
 const VERSION: (&str, &str) = ("1", "5");
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -104,7 +105,7 @@ fn samples(processes: usize, output: &str) -> Result<Vec<Sample>, Failure> {
         let number: f64 = value
             .parse()
             .map_err(|_| Failure::Failed(format!("its output line {line}: {name} is '{value}', which is no number")))?;
-        // -1 is its word for a test that it did not run, 0 for one that was too short for its clock.
+        // hpcc prints -1 for a test that did not run and 0 for one that was too short for its clock.
         if number > 0.0 {
             measured.push(series, number * factor)?;
         }
@@ -112,7 +113,7 @@ fn samples(processes: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     Ok(measured.samples)
 }
 
-/// HPL and the others say so of every test that they check.
+/// Printed by HPL and the others for every test that they check.
 fn failed_tests(output: &str) -> Result<(), Failure> {
     match output.lines().enumerate().find(|(_, line)| line.trim_end().ends_with("FAILED")) {
         Some((index, line)) => {
@@ -122,7 +123,7 @@ fn failed_tests(output: &str) -> Result<(), Failure> {
     }
 }
 
-/// The summary's values, with the lines where they stand.
+/// The summary's values and their line numbers.
 fn summary(output: &str) -> Result<BTreeMap<&str, (usize, &str)>, Failure> {
     let mut values = BTreeMap::new();
     let mut inside = false;
@@ -154,7 +155,7 @@ mod tests {
     const OUTPUT: &str = include_str!("hpcc/hpccoutf-1.5.0.txt");
 
     #[test]
-    fn its_summary_is_read_in_our_units() {
+    fn summary_values_are_converted_to_series_units() {
         let samples = samples(1, OUTPUT).unwrap();
         let value = |name: &str| samples.iter().find(|sample| sample.series == name).unwrap().value;
         for (name, expected) in [
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_its_output_is_named_with_its_line() {
+    fn invalid_output_is_reported_with_its_line() {
         let error = |output: &str| samples(1, output).unwrap_err().to_string();
         let broken = |from: &str, to: &str| error(&OUTPUT.replace(from, to));
         let cases = [
@@ -190,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_were_not_run_have_no_sample() {
+    fn skipped_tests_have_no_sample() {
         let output = OUTPUT.replace("PTRANS_GBs=21.0397", "PTRANS_GBs=-1");
         assert!(samples(1, &output).unwrap().iter().all(|sample| sample.series != "ptrans"));
     }
 
     #[test]
-    fn where_it_is_not_installed_the_package_is_named() {
+    fn missing_hpcc_is_reported_with_its_package() {
         match recipe(&job_for_tests("hpcc")) {
             Ok(recipe) => assert_eq!(recipe.command.argv.last().unwrap(), "hpcc"),
             Err(failure) => println!("skipped: hpcc: {failure}"),

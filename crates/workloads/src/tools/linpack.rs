@@ -1,7 +1,7 @@
-//! How the reference HPL is run, alone (`xhpl`) and within `hpcc`: one MPI process for each thread in a grid as square as
-//! the count allows, an input file written into a scratch folder, an output file read from there.
+//! Runs the reference HPL, alone (`xhpl`) or within `hpcc`: one MPI process for each thread, in a grid that is as
+//! square as the count allows, with the input and output files in a scratch directory.
 //!
-//! The processes together may use the placement's cpus; MPI binds none, and each has a BLAS of one thread.
+//! The processes together may use the placement's CPUs. MPI binds none of them, and each has a single-threaded BLAS.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::Parameter;
 use crate::job::{Failure, TrialContext};
 
-/// The input as HPL's example has it, but for sizes and the grid: `(first word, what it is)`.
+/// HPL's example input, except for sizes and the grid: `(first word, description)`.
 const INPUT: [(&str, &str); 31] = [
     ("", "HPLinpack benchmark input file"),
     ("", "made by nearfar"),
@@ -50,7 +50,7 @@ const INPUT: [(&str, &str); 31] = [
     ("8", "memory alignment in double (> 0)"),
 ];
 
-/// The parameters of both: the size, with what is to be said of it, and the block.
+/// Returns the parameters of both tools: the size, with the given description, and the block size.
 pub(super) fn size_and_block(about: &'static str) -> [Parameter; 2] {
     [
         Parameter {
@@ -70,18 +70,19 @@ pub(super) fn size_and_block(about: &'static str) -> [Parameter; 2] {
     ]
 }
 
-/// Runs this program, which reads `input` and writes `output`, whose text is what the trial's command prints.
+/// Runs a program that reads `input` and writes `output`. The text of `output` becomes the output of the trial's
+/// command.
 pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &str) -> Result<CommandSpec, Failure> {
     let (n, nb) = (job.parameters.size("n"), job.parameters.size("nb"));
     let matrix = Bytes((n as u64).pow(2) * size_of::<f64>() as u64);
-    // The program itself would skip the test and say so between its lines.
+    // HPL would skip the test and mention that only in its output.
     let too_large = |error| Failure::Unavailable(format!("n = {n}: {error}"));
     machine::memory::check_room(matrix, &MemoryPolicy::Kernel).map_err(too_large)?;
     let (rows, columns) = grid(job.threads);
     let mut words: Vec<String> = Vec::new();
     if job.threads > 1 {
         installed::require("mpirun", "openmpi-bin")?;
-        // Where processes run is the placement's matter, so MPI binds none; containers run as root.
+        // The placement decides where processes run, so MPI must not bind them. Containers run as root.
         let mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np"];
         words.extend(mpirun.map(String::from));
         words.push(job.threads.to_string());
@@ -104,7 +105,8 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
     Ok(CommandSpec { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
 }
 
-/// Rows and columns of processes: as square as the count allows, no more rows than columns, as HPL likes it.
+/// Returns the rows and columns of the process grid: as square as possible, with no more rows than columns, as
+/// recommended for HPL.
 fn grid(processes: usize) -> (usize, usize) {
     let fits = |rows: &usize| processes.is_multiple_of(*rows);
     let rows = (1..=processes).take_while(|rows| rows * rows <= processes).filter(fits).last().unwrap_or(1);
@@ -132,7 +134,7 @@ mod tests {
     use crate::kernels::{job_for_tests, set};
 
     #[test]
-    fn its_input_has_its_lines_in_order() {
+    fn input_lines_are_in_order() {
         let text = input_text(1000, 80, 2, 3);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
         assert_eq!(
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_that_does_not_fit_is_refused_before_anything_runs() {
+    fn oversized_matrix_is_refused_before_the_run() {
         let mut job = job_for_tests("hpcc");
         set(&mut job, "n", "2000000");
         let Err(Failure::Unavailable(why)) = recipe(&job, "hpcc", "in", "out") else { panic!("it fits") };

@@ -1,5 +1,5 @@
-//! Adapters: how other people's programs are run, and how to read what they printed or made. Those that need files made
-//! before and looked at afterwards run in the worker process, as kernels do.
+//! Adapters that run external programs and parse their output. Tools that need input files or check output files run in
+//! the worker process, like kernels.
 
 mod cache;
 pub(crate) mod command;

@@ -1,10 +1,10 @@
-//! An installed OpenSSL's own `openssl speed -evp`, run as it is, its output read.
+//! Runs the unmodified `openssl speed -evp` of an installed OpenSSL and parses its output.
 //!
-//! Measures: kilobytes (of 1000 bytes) a second of one cipher at one block size, by the elapsed time of its own clock,
-//! with as many copies (`-multi`) as the placement has threads. All copies together may use the placement's cpus; it
-//! seats nobody. Does NOT check what was encrypted, as that program does not: workload `crypto` measures the same and
-//! does.
-//! Source of what it prints: openssl-speed(1) and real output of version 3.0 in the tests.
+//! Measures: kilobytes (1000 bytes) per second of one cipher at one block size, by the elapsed time that openssl
+//! measures, with as many copies (`-multi`) as the placement has threads. All copies together may use the placement's
+//! CPUs; none is pinned. Does NOT verify the encrypted data, because openssl does not. Workload `crypto` measures the
+//! same and verifies it.
+//! Source of the output format: openssl-speed(1) and real output of version 3.0 in the tests.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// What its command line cannot say.
+/// Checks constraints that openssl's command line cannot express.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     let cipher = parameters.text("cipher");
     if parameters.text("message") == "block" && !cipher::is_aead(cipher) {
@@ -160,19 +160,19 @@ fn samples(job: &TrialContext, output: &str) -> Result<Vec<Sample>, String> {
 
 #[derive(Debug, PartialEq)]
 struct Printed {
-    /// Of all copies together, in 1000 bytes.
+    /// Total of all copies, in units of 1000 bytes.
     kilobytes_per_second: f64,
     copies: usize,
-    /// Block sizes that it names.
+    /// Block sizes in the output.
     blocks: Vec<u64>,
-    /// What it says of the cpu's instructions; old versions say nothing.
+    /// Reported CPU features. Old versions report none.
     cpu: Option<String>,
 }
 
-/// Lines that say what was built, which nothing follows from.
+/// Build information, which is skipped.
 const BUILD: [&str; 5] = ["version:", "built on:", "options:", "compiler:", "The 'numbers' are in 1000s of bytes"];
 
-/// Reads it line by line; a line that it does not know is an error that names the line.
+/// Parses the output line by line. An unknown line is an error that quotes the line.
 fn parse(output: &str, cipher: &str) -> Result<Printed, String> {
     let (mut copies, mut blocks, mut cpu, mut result) = (0, Vec::new(), None, None);
     for (index, line) in output.lines().enumerate() {
@@ -183,7 +183,7 @@ fn parse(output: &str, cipher: &str) -> Result<Printed, String> {
             _ if BUILD.iter().any(|known| line.starts_with(known)) => {}
             ["CPUINFO:", ..] => cpu = Some(line["CPUINFO:".len()..].trim().to_string()),
             ["Forked", "child", _] => copies += 1,
-            // Of one copy: its block sizes, then its result in bytes per second.
+            // Result of one copy: its block sizes, then its rate in bytes per second.
             ["Got:", got, "from", _] => {
                 if let Some(bytes) = got.strip_prefix("+H:") {
                     blocks.push(bytes.parse().map_err(|_| wrong("no number of bytes"))?);
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::kernels::job_for_tests;
 
-    // Real output of OpenSSL 3.0.22 (stdout; how it is getting on goes to stderr).
+    // Real output of OpenSSL 3.0.22 (stdout; progress messages go to stderr).
     const ONE: &str = include_str!("openssl/one-3.0.22.txt");
     const MULTI: &str = include_str!("openssl/multi-3.0.22.txt");
     const SOFTWARE: &str = include_str!("openssl/software-3.0.22.txt");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_prints_is_read() {
+    fn output_is_parsed() {
         assert!(close(throughput(&job(&[]), ONE).unwrap(), 1_056_033.79));
         let two = TrialContext { threads: 2, ..job(&[("cipher", "chacha20-poly1305"), ("block", "16")]) };
         assert!(close(throughput(&two, MULTI).unwrap(), 189_003.89));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_no_result() {
+    fn unrequested_results_return_errors() {
         let wrong = |job: &TrialContext, output: &str| throughput(job, output).unwrap_err();
         assert!(wrong(&job(&[("block", "16")]), ONE).contains("blocks of 1024 bytes, 16 were"));
         assert!(wrong(&TrialContext { threads: 2, ..job(&[]) }, ONE).contains("1 copies, 2 were"));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_broken_lines_are_named() {
+    fn unknown_and_malformed_lines_return_errors() {
         let parsed = |from: &str, to: &str| parse(&ONE.replace(from, to), "aes-128-cbc");
         assert_eq!(parsed("built on: Wed", "Caution: Wed").unwrap_err().split(": ").nth(1), Some("not known"));
         assert!(parsed("1056033.79k", "1056033.79").unwrap_err().contains("line 8: no number of 1000 bytes"));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn its_command_line_says_what_was_asked_for() {
+    fn command_line_contains_the_parameters() {
         let asked = [("direction", "decrypt"), ("message", "block"), ("cipher", "aes-128-gcm"), ("time", "2s")];
         let recipe = recipe(&TrialContext { threads: 3, ..job(&asked) }).unwrap();
         assert_eq!(

@@ -1,5 +1,5 @@
-//! One program run to its end by the worker, with how long it took. It runs on the worker's cpus with the worker's memory
-//! policy, and dies with the worker's process group when the trial's time is over.
+//! Runs one program to completion in the worker and measures its wall time. The program inherits the worker's CPUs and
+//! memory policy, and is killed with the worker's process group when the trial times out.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use crate::job::Failure;
 use crate::scratch::{Scratch, io_failure};
 
-/// The end of what a program says is why it failed; compilers say more than anybody wants to read.
+/// Length of the output's tail in an error message. The end of the output shows why a program failed, and compilers
+/// print a lot.
 const SAID_MAX: usize = 600;
 
-/// Runs a program that has to succeed. What it says goes to a file, so that it never waits for us; its standard output as
-/// well, unless the command has one.
+/// Runs a program that must succeed. Its output goes to a file, so that it never blocks on a pipe. This includes
+/// standard output, unless the command redirects it.
 pub(super) fn run(mut command: Command, what: &str, scratch: &Scratch) -> Result<Duration, Failure> {
     let said = scratch.path("said");
     let file = File::create(&said).map_err(|error| io_failure("make", &said, &error))?;
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_is_quoted() {
+    fn failed_program_error_quotes_its_output() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let shell = |line: &str| {
             let mut command = Command::new("sh");
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn missing_program_error_contains_its_name() {
         let scratch = Scratch::new(&std::env::temp_dir()).unwrap();
         let missing = run(Command::new("/no/such/program"), "it", &scratch).unwrap_err();
         assert!(missing.to_string().contains("/no/such/program"));

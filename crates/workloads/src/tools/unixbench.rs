@@ -1,9 +1,9 @@
-//! An installed UnixBench, run as it is: its own programs, its own timing, its report read.
+//! Runs an installed, unmodified UnixBench with its own programs and timing, and parses its report.
 //!
-//! Measures: each test's score and the index, by UnixBench itself with as many copies as the placement has threads. All
-//! copies together may use the placement's cpus; it seats nobody. The kernels of the same names measure the same
-//! without it; this is for checking them, and for results that others know.
-//! Its full index takes half an hour for each number of copies, so a trial wants `--time-limit 1h`.
+//! Measures: each test's score and the index, computed by UnixBench with as many copies as the placement has threads.
+//! All copies together may use the placement's CPUs; none is pinned. The kernels with the same names measure the same
+//! without it; this tool is for checking them and for results comparable with published ones. The full index takes half
+//! an hour for each number of copies, so a trial needs `--time-limit 1h`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,9 +19,9 @@ use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// Where it can be had.
+/// Where to obtain UnixBench.
 const SOURCE: &str = "https://github.com/kdlucas/byte-unixbench, tag v5.1.3; make there, then --set dir=.../UnixBench";
-/// More passes than this are a mistyped number.
+/// Upper limit for the number of passes. A larger number is a typo.
 const PASSES_MAX: i64 = 1000;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -62,7 +62,7 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-/// The index, then each test's score.
+/// The index, then the score of each test.
 fn all_metrics() -> Vec<MetricSpec> {
     let metric = |name, unit| Metric::median(name, unit, Better::Higher);
     let mut all = metrics([metric("index", "")]);
@@ -71,7 +71,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     all
 }
 
-/// Words of the command line are its test names: nothing that it would take for an option.
+/// Test names are words of the command line and must not look like options.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     match parameters.text("tests").split_whitespace().find(|word| word.starts_with('-')) {
         Some(option) => Err(format!("tests has the option {option}; it takes names such as dhry2reg")),
@@ -105,7 +105,7 @@ fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
         return Err(Failure::Failed(format!("its report has {} runs, one was asked for", report.runs.len())));
     };
     if run.copies as usize != copies {
-        // Version 5.1.3 stops at 16.
+        // Version 5.1.3 supports at most 16 copies.
         return Err(Failure::Failed(format!("it ran {} copies, {copies} were asked for", run.copies)));
     }
     let mut measured = KernelOutput::default();
@@ -122,7 +122,7 @@ mod tests {
     const OUTPUT: &str = include_str!("unixbench/dhry2reg-5.1.3.txt");
 
     #[test]
-    fn what_it_prints_is_read() {
+    fn report_is_parsed() {
         let samples = samples(1, OUTPUT).unwrap();
         let names: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
         assert_eq!(names, ["dhrystone"], "a partial index is none");
@@ -130,14 +130,14 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_copies_or_version_is_no_result() {
+    fn unexpected_copies_or_version_return_errors() {
         assert!(super::samples(2, OUTPUT).unwrap_err().to_string().contains("1 copies, 2 were"));
         let newer = super::samples(1, &OUTPUT.replace("Version 5.1.3)", "Version 6.0.0)"));
         assert!(newer.unwrap_err().to_string().contains("version 6.0.0"));
     }
 
     #[test]
-    fn where_it_is_not_installed_the_hint_says_where_to_get_it() {
+    fn missing_unixbench_hint_contains_its_source() {
         let mut job = job_for_tests("unixbench");
         set(&mut job, "dir", "/nowhere");
         let failure = recipe(&job).unwrap_err();

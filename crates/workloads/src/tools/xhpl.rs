@@ -1,9 +1,10 @@
-//! An installed High-Performance Linpack (`xhpl`), run as it is, its HPL.out read.
+//! Runs an installed, unmodified High-Performance Linpack (`xhpl`) and parses its HPL.out.
 //!
-//! Measures: GFLOPS and seconds of one system of `n` equations as xhpl tells them, one MPI process for each thread of the
-//! placement, after its own check of the solution. Our kernel `hpl` measures the same without MPI. Does NOT seat its processes
-//! (together they may use the placement's cpus), nor search for the best block or grid.
-//! Source: HPL 2 (netlib.org/benchmark/hpl), a program of its own; no line of it is in here. Debian has no package of it.
+//! Measures: GFLOPS and seconds of one system of `n` equations as reported by xhpl, which checks the solution, with one
+//! MPI process for each thread of the placement. The kernel `hpl` measures the same without MPI. Does NOT pin its
+//! processes (together they may use the placement's CPUs), nor search for the best block size or grid.
+//! Source: HPL 2 (netlib.org/benchmark/hpl), an external program. This file contains none of its code. Debian has no
+//! package of it.
 
 use machine::child::{Exit, ProcessResult, find_program};
 use model::import::reports;
@@ -46,7 +47,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let program = job.parameters.text("program");
     let hint = "hint: Debian has no package of it; docs/guides/linear-algebra.md says how to build it, and workload hpcc runs the same code";
     find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
-    // It runs in a folder of its own, where a path from here would lead elsewhere.
+    // The program runs in its scratch directory, where a relative path would resolve differently.
     let absolute = program.contains('/').then(|| std::path::absolute(program)).transpose();
     let path = absolute.map_err(|error| Failure::Failed(format!("program {program}: {error}")))?;
     let program = path.map_or_else(|| program.into(), |path| path.to_string_lossy().into_owned());
@@ -87,14 +88,14 @@ mod tests {
     const OUTPUT: &str = include_str!("xhpl/hpl-2.3.txt");
 
     #[test]
-    fn its_rate_and_time_are_read() {
+    fn rate_and_time_are_parsed() {
         let samples = samples(3000, OUTPUT).unwrap();
         let read: Vec<(&str, f64)> = samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
         assert_eq!(read, [("gflops", 94.31), ("time", 0.19)]);
     }
 
     #[test]
-    fn what_is_not_its_output_is_said() {
+    fn invalid_output_returns_errors() {
         let error = |n: usize, output: &str| samples(n, output).unwrap_err().to_string();
         let cases = [
             (error(3000, &OUTPUT.replace("HPLinpack 2.3", "HPLinpack 1.0")), "line 2: 'HPLinpack 1.0"),
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_not_installed_that_is_said_with_what_runs_the_same() {
+    fn missing_xhpl_returns_an_error_with_the_alternative() {
         let mut job = job_for_tests("xhpl");
         set(&mut job, "program", "no-such-xhpl");
         let Err(Failure::Unavailable(why)) = recipe(&job) else { panic!("it is there") };
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_with_a_path_is_found_from_its_scratch_folder() {
+    fn program_path_resolves_from_the_scratch_directory() {
         let mut job = job_for_tests("xhpl");
         set(&mut job, "program", "../workloads/Cargo.toml");
         let program = recipe(&job).unwrap().command.argv.pop().unwrap();

@@ -1,13 +1,14 @@
-//! Any command line as a workload, with what it needs around it: preparation, a server, warm-up runs, cleaning up.
+//! Any command line as a workload, with optional preparation, server, warm-up runs and cleanup.
 //!
-//! Measures: wall time, cpu time and peak memory of a program and its children, and a number that it prints when a
-//! regular expression or a JSON pointer says where. All of these are of the measured command; a server's are in the
-//! trial's evidence. Does NOT look into the program: seats are the cpus that it may use together.
-//! The command is a list of words in JSON, `["./app", "--threads", "{threads}"]`, and no shell sees it unless `shell`
-//! asks for one: JSON says where a word ends without quoting rules of our own. In each word these are replaced:
-//! `{threads}` by the placement's thread count, `{cpus}` by its cpus as taskset writes them (all that this process
-//! may use when the kernel chooses; in the server the server's), `{node}` by its memory nodes as numactl writes them
-//! (likewise). Each command that a trial runs has the trial's time limit for itself; a server has it to become ready.
+//! Measures: wall time, CPU time and peak memory of a program and its children, and a number in its output if a regular
+//! expression or a JSON pointer locates it. All of these describe the measured command; those of a server are in the
+//! trial's evidence. Does NOT control the threads of the program: together they may use the placement's CPUs.
+//! The command is a JSON list of words, `["./app", "--threads", "{threads}"]`, and runs without a shell unless `shell`
+//! is set: JSON delimits words without additional quoting rules. These placeholders are replaced in each word:
+//! `{threads}` by the placement's thread count, `{cpus}` by its CPUs in taskset's syntax (all CPUs of this process if
+//! the kernel schedules; the server's CPUs in the server's command), and `{node}` by its memory nodes in numactl's
+//! syntax (with the same rules). The trial's time limit applies separately to each command of a trial; for a server, it
+//! limits the time until it is ready.
 
 mod number;
 mod template;
@@ -24,7 +25,7 @@ use crate::command_spec::{CommandSpec, ServerLine};
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// More warm-up runs than this in every trial is a mistyped number.
+/// Upper limit for the number of warm-up runs. A larger number is a typo.
 const WARMUP_MAX: i64 = 1000;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -96,8 +97,8 @@ fn all_metrics() -> Vec<model::values::workload::MetricSpec> {
     ])
 }
 
-/// What an experiment's reader should know before anything runs: lists are lists, expressions and pointers are right,
-/// and what goes together is there.
+/// Checks the parameters when an experiment is read: lists, regular expressions and pointers are valid, and parameters
+/// that require each other are present.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     argv(parameters)?;
     for name in ["prepare", "cleanup"] {
@@ -117,7 +118,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     argv(&job.parameters).map_err(Failure::Failed)?;
     let mut command = line("argv")?.expect("it was checked to name a program");
     if job.parameters.switch("openmp") {
-        // Not OMP_PROC_BIND: it would take the choice from the kernel where that is the placement.
+        // OMP_PROC_BIND is not set: it would override the kernel's scheduling if that is the placement.
         command.environment.insert("OMP_NUM_THREADS".into(), job.threads.to_string());
     }
     let server = template::command_line(job, "server", &job.server_cpus)?;

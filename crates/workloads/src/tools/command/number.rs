@@ -1,4 +1,4 @@
-//! The number that a program prints: found by a regular expression or by a JSON pointer.
+//! Extracts a number from a program's output with a regular expression or a JSON pointer.
 
 use machine::child::ProcessResult;
 use model::values::workload::Parameters;
@@ -8,13 +8,13 @@ use crate::job::Failure;
 
 #[derive(Clone, Debug)]
 pub(super) enum Number {
-    /// What the group of the last match captures.
+    /// The capture group of the last match.
     Match(Regex),
-    /// What a JSON pointer (RFC 6901) points at in stdout, which is one JSON text.
+    /// The target of a JSON pointer (RFC 6901) in stdout, which must be one JSON document.
     Pointer(String),
 }
 
-/// Where the parameters say that it is; none when no number is wanted.
+/// Reads the rule from the parameters. Returns `None` if they request no number.
 pub(super) fn wanted(parameters: &Parameters) -> Result<Option<Number>, String> {
     match (parameters.text("metric"), parameters.text("metric-json")) {
         ("", "") => Ok(None),
@@ -41,7 +41,7 @@ fn pointer_of(text: &str) -> Result<String, String> {
 }
 
 impl Number {
-    /// Reads it from what a program printed.
+    /// Extracts the number from a program's output.
     pub(super) fn read(&self, finished: &ProcessResult) -> Result<f64, Failure> {
         match self {
             Self::Match(expression) => matched(expression, finished),
@@ -50,7 +50,8 @@ impl Number {
     }
 }
 
-/// The number in the last match: programs print their summary last. stdout first, since stderr is cut short.
+/// Returns the number in the last match, because programs print their summary last. Searches stdout first, since stderr
+/// is truncated.
 fn matched(expression: &Regex, finished: &ProcessResult) -> Result<f64, Failure> {
     let last = |output: &[u8]| {
         let text = String::from_utf8_lossy(output);
@@ -62,7 +63,7 @@ fn matched(expression: &Regex, finished: &ProcessResult) -> Result<f64, Failure>
     parse(&found).ok_or_else(|| Failure::Failed(format!("'{expression}' captured '{found}', which is not a number")))
 }
 
-/// A number, or a text that is one: some programs put all their values in quotes.
+/// Converts a number, or a string that contains one: some programs quote all values.
 fn pointed_at(pointer: &str, finished: &ProcessResult) -> Result<f64, Failure> {
     let output: serde_json::Value = serde_json::from_slice(&finished.stdout).map_err(|error| {
         let cut = if finished.stdout_dropped.0 > 0 { " (it was too long and is cut off)" } else { "" };

@@ -1,4 +1,4 @@
-//! From a parameter's text to a command line: lists of words, the shell where it is asked for, and placeholders.
+//! Translates a parameter's text into a command line: lists of words, an optional shell, and placeholders.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use model::values::workload::Parameters;
 use crate::command_spec::CommandLine;
 use crate::job::{Failure, TrialContext};
 
-/// The words of a command; none when the parameter is empty. A text that is no JSON list is a line for `sh -c` with
-/// `shell`, and a mistake without it.
+/// Returns the words of a command, or `None` if the parameter is empty. A text that is not a JSON list is a line for
+/// `sh -c` if `shell` is set, and an error otherwise.
 pub(super) fn words(parameters: &Parameters, name: &str) -> Result<Option<Vec<String>>, String> {
     let text = parameters.text(name);
     if text.trim().is_empty() {
@@ -30,7 +30,7 @@ pub(super) fn words(parameters: &Parameters, name: &str) -> Result<Option<Vec<St
     Ok(Some(words))
 }
 
-/// The command line of a parameter, its placeholders filled in; `{cpus}` are these.
+/// Returns the command line of a parameter with its placeholders replaced. `{cpus}` expands to the given CPUs.
 pub(super) fn command_line(job: &TrialContext, name: &str, cpus: &CpuSet) -> Result<Option<CommandLine>, Failure> {
     let Some(words) = words(&job.parameters, name).map_err(Failure::Failed)? else { return Ok(None) };
     let (allowed_cpus, allowed_nodes) = (allowed("Cpus_allowed_list:")?, allowed("Mems_allowed_list:")?);
@@ -39,7 +39,7 @@ pub(super) fn command_line(job: &TrialContext, name: &str, cpus: &CpuSet) -> Res
     Ok(Some(CommandLine { argv, environment: BTreeMap::new() }))
 }
 
-/// What this process may use, which is what an unbound child inherits.
+/// Returns the CPUs that this process may use, which an unbound child inherits.
 fn allowed(field: &str) -> Result<String, Failure> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).map_err(|error| Failure::Failed(format!("{path}: {error}")))?;

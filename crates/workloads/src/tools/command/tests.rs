@@ -1,4 +1,4 @@
-//! What the parameters of a command come to, and how its output is read; nothing is run.
+//! Tests of the translation of a command's parameters and of parsing its output. They start no process.
 
 use model::values::id_set::{CpuId, NodeId};
 use model::values::units::Bytes;
@@ -34,7 +34,7 @@ fn finished(stdout: &str, stderr: &str, exit: Exit) -> ProcessResult {
 }
 
 #[test]
-fn words_are_kept_apart_and_placeholders_filled() {
+fn words_stay_separate_and_placeholders_are_replaced() {
     let argv = r#"["app", "two words", "-t{threads}", "{cpus}:{node}", "$HOME"]"#;
     let mut job = job(&[("argv", argv)]);
     job.seats = vec![CpuId(5), CpuId(4), CpuId(9)];
@@ -45,7 +45,7 @@ fn words_are_kept_apart_and_placeholders_filled() {
 }
 
 #[test]
-fn without_a_binding_placeholders_mean_what_is_allowed() {
+fn unbound_placeholders_expand_to_the_allowed_cpus_and_nodes() {
     let argv = recipe(&job(&[("argv", r#"["app", "{cpus}", "{node}"]"#)])).unwrap().command.argv;
     assert_eq!(argv[1], machine::affinity::mask_of(0).unwrap().to_string());
     let nodes = CpuSet::parse_list(&argv[2]).unwrap();
@@ -57,7 +57,7 @@ fn without_a_binding_placeholders_mean_what_is_allowed() {
 }
 
 #[test]
-fn mistakes_are_said_before_anything_runs() {
+fn invalid_parameters_return_errors_before_the_run() {
     let cases = [
         ("argv", "app --fast", "not a JSON list"),
         ("argv", "[]", "names no program"),
@@ -86,7 +86,7 @@ fn mistakes_are_said_before_anything_runs() {
 }
 
 #[test]
-fn times_memory_and_the_last_number_become_samples() {
+fn times_memory_and_last_number_become_samples() {
     let read_series = |job: &TrialContext, finished: &ProcessResult| {
         let samples = read(job, finished)?;
         Ok::<_, Failure>(samples.into_iter().map(|sample| (sample.series, sample.value)).collect::<BTreeMap<_, _>>())
@@ -104,7 +104,7 @@ fn times_memory_and_the_last_number_become_samples() {
 }
 
 #[test]
-fn failures_say_what_the_program_said() {
+fn failures_quote_the_program_output() {
     let plain = job(&[]);
     let error = |job: &TrialContext, finished: &ProcessResult| read(job, finished).unwrap_err().to_string();
     assert_eq!(error(&plain, &finished("", "no such file\n", Exit::Code(3))), "it ended with status 3: no such file");
@@ -117,7 +117,7 @@ fn failures_say_what_the_program_said() {
 }
 
 #[test]
-fn what_surrounds_a_command_is_filled_in_too() {
+fn placeholders_of_surrounding_commands_are_replaced() {
     let mut job = job(&[
         ("argv", r#"["app", "{cpus}"]"#),
         ("prepare", r#"["prepare", "{cpus}", "{threads}"]"#),
@@ -145,7 +145,7 @@ fn what_surrounds_a_command_is_filled_in_too() {
 }
 
 #[test]
-fn without_more_a_command_is_all_there_is() {
+fn plain_command_has_no_surrounding_commands() {
     let recipe = recipe(&job(&[])).unwrap();
     assert!(recipe.prepare.is_none() && recipe.server.is_none() && recipe.cleanup.is_none() && recipe.warmup == 0);
     assert_eq!(recipe.command.environment, BTreeMap::new());
@@ -153,7 +153,7 @@ fn without_more_a_command_is_all_there_is() {
 }
 
 #[test]
-fn a_shell_runs_what_is_no_list_and_only_when_asked() {
+fn shell_runs_a_command_line_only_if_requested() {
     let line = "ls | wc -l > {threads}";
     let shell = job(&[("argv", line), ("prepare", r#"["make", "clean"]"#), ("cleanup", "rm x"), ("shell", "true")]);
     assert_eq!(check(&shell.parameters), Ok(()));
@@ -166,7 +166,7 @@ fn a_shell_runs_what_is_no_list_and_only_when_asked() {
 }
 
 #[test]
-fn a_server_is_ready_by_one_sign() {
+fn server_has_exactly_one_readiness_check() {
     let of = |text| ready(&job(&[("ready", text)]).parameters);
     assert!(matches!(of(""), Ok(Readiness::Started)));
     assert!(matches!(of("port:65535"), Ok(Readiness::Port(65535))));
@@ -175,7 +175,7 @@ fn a_server_is_ready_by_one_sign() {
 }
 
 #[test]
-fn a_json_pointer_finds_the_number() {
+fn json_pointer_finds_the_number() {
     let output = r#"{"jobs": [{"iops": 1200, "a/b": "2.5"}], "name": "x", "none": null}"#;
     let read_at = |pointer, stdout| {
         let job = job(&[("metric-json", pointer), ("higher-is-better", "true")]);
@@ -200,7 +200,7 @@ fn a_json_pointer_finds_the_number() {
 }
 
 #[test]
-fn a_status_may_be_ignored_and_a_signal_may_not() {
+fn exit_status_can_be_ignored_but_a_signal_cannot() {
     let ignoring = job(&[("ignore-failure", "true")]);
     assert!(read(&ignoring, &finished("", "", Exit::Code(3))).is_ok());
     for exit in [Exit::Signal(11), Exit::Stopped, Exit::TimedOut] {

@@ -1,9 +1,9 @@
-//! What is compressed: a text that is made the same on every machine from a seed, or a file that the user names.
+//! The data to compress: a text generated from a seed, identical on every machine, or a file that the user names.
 //!
-//! Of each MiB that is made, 384 KiB are words of a made-up language (each word knows which others like to follow it), 256
-//! KiB lines of a log, 256 KiB binary records of counters, measured values, flags and addresses, and 128 KiB noise that
-//! nothing compresses, as pictures and archives are. They change every 64 KiB, as files in an archive do.
-//! Does NOT claim to be anybody's data: what matters is that every kind of work occurs and that it is always the same.
+//! Each generated MiB contains 384 KiB of words of an artificial language (each word has preferred successors), 256 KiB
+//! of log lines, 256 KiB of binary records of counters, measured values, flags and addresses, and 128 KiB of
+//! incompressible noise, like pictures and archives. The kind of data changes every 64 KiB, as between files in an
+//! archive. Does NOT represent a particular data set: it exercises every kind of work and is always identical.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,10 +15,10 @@ use crate::random::Random;
 use crate::scratch::io_failure;
 use crate::tools::cache;
 
-/// Changed when anything below changes what is made: files of another version are made anew.
+/// Changed with every change to the generated data, so that files of older versions are regenerated.
 const VERSION: u32 = 1;
 const PART: usize = 64 << 10;
-/// What the sixteen parts of a MiB are.
+/// The sixteen parts of a MiB.
 const KINDS: [fn(&Language, &mut Random, &mut Vec<u8>); 16] =
     [words, log, records, words, noise, words, log, records, words, log, records, words, noise, log, records, words];
 const WORDS: usize = 4096;
@@ -29,11 +29,11 @@ const READ: usize = 1 << 20;
 pub(super) struct Corpus {
     pub path: PathBuf,
     pub bytes: u64,
-    /// Of its content; names what is made of it.
+    /// Digest of the content, used in the names of derived files.
     pub digest: u64,
 }
 
-/// The corpus of a job, read once: so it is in the page cache, and what it should be.
+/// Opens the corpus of a job and reads it once, which loads it into the page cache and yields its length and digest.
 pub(super) fn of(job: &TrialContext, folder: &Path) -> Result<Corpus, Failure> {
     let path = match job.parameters.text("corpus") {
         "" => made(job, folder)?,
@@ -60,7 +60,7 @@ fn made(job: &TrialContext, folder: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::Failed(format!("{} has {found} bytes instead of {size}; hint: remove it", path.display())))
 }
 
-/// Writes so many bytes of the corpus of a seed.
+/// Writes the given number of bytes of a seed's corpus.
 fn write(seed: u64, size: usize, mut output: impl Write) -> std::io::Result<()> {
     let language = Language::new(seed);
     let mut part = Vec::with_capacity(2 * PART);
@@ -72,7 +72,7 @@ fn write(seed: u64, size: usize, mut output: impl Write) -> std::io::Result<()> 
     output.flush()
 }
 
-/// Words, and which follow which.
+/// The words and their successors.
 struct Language {
     words: Vec<String>,
     followers: Vec<[u16; FOLLOWERS]>,
@@ -96,13 +96,14 @@ fn word(random: &mut Random) -> String {
     (0..syllables).flat_map(|_| [BEGINS[random.below(20)], MIDDLES[random.below(8)], ENDS[random.below(8)]]).collect()
 }
 
-/// A word's number; the first ones come much more often, roughly as Zipf has it: the logarithm of the number is even.
+/// Draws a word's index. Low indices are much more frequent, roughly as in Zipf's law: the logarithm of the index is
+/// uniform.
 fn frequent(random: &mut Random) -> usize {
     let bits = random.below(12) as u32;
     ((1usize << bits) + random.below(1 << bits) - 1).min(WORDS - 1)
 }
 
-/// Sentences: seven words of eight are a follower of the word before.
+/// Sentences: seven of eight words are a successor of the previous word.
 fn words(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
     let mut word = frequent(random);
     let mut left = 0;
@@ -127,7 +128,7 @@ fn words(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
     }
 }
 
-/// Lines with a time that goes on, a level, a part of the system, an address and numbers.
+/// Lines with an increasing time, a level, a component, an address and numbers.
 fn log(language: &Language, random: &mut Random, part: &mut Vec<u8>) {
     const LEVELS: [&str; 8] = ["INFO", "INFO", "INFO", "INFO", "DEBUG", "DEBUG", "WARN", "ERROR"];
     let mut time_ms = 1_700_000_000_000 + (random.below(1 << 32) as u64);
@@ -160,7 +161,7 @@ fn records(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
     let first = random.below(1 << 24) as u32;
     let mut counter = random.below(1 << 30) as u64;
     for number in 0..PART / 32 {
-        // In steps of a sixteenth, as converters have them.
+        // In steps of a sixteenth, as an analogue-to-digital converter would produce.
         value += (random.below(9) as f64 - 4.0) / 16.0;
         counter += random.below(100) as u64;
         part.extend_from_slice(&(first + number as u32).to_le_bytes());
@@ -177,7 +178,7 @@ fn noise(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
     }
 }
 
-/// How many bytes a file has, and a digest of them. It tells files apart and proves nothing against who wants to deceive.
+/// Length and digest of a file. The digest distinguishes files but is not cryptographic.
 fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
     let wrong = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => Failure::Failed(format!("corpus {} is not there", path.display())),
@@ -192,7 +193,7 @@ fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
             return Ok((bytes, digest));
         }
         bytes += got as u64;
-        // The rest of a buffer that is not full is of no file, so it is made zero; lengths are told apart by themselves.
+        // Zero the unused rest of a partial buffer. Files of different lengths differ by their length field.
         buffer[got..].fill(0);
         for word in buffer[..got.next_multiple_of(8)].chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
@@ -201,7 +202,7 @@ fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
     }
 }
 
-/// Whether a file has the corpus's bytes, and what is different if not. `other` is what a program hands back.
+/// Compares a file with the corpus and describes the first difference. `other` is the output of a program.
 pub(super) fn compare(corpus: &Corpus, mut other: impl Read) -> Result<(), Failure> {
     let wrong = |error: std::io::Error| io_failure("read", &corpus.path, &error);
     let mut file = File::open(&corpus.path).map_err(wrong)?;
@@ -222,7 +223,7 @@ pub(super) fn compare(corpus: &Corpus, mut other: impl Read) -> Result<(), Failu
     }
 }
 
-/// Reads until the buffer is full or nothing is left.
+/// Reads until the buffer is full or the input ends.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -246,7 +247,7 @@ mod tests {
         all
     }
 
-    /// Bits per byte if each byte came alone.
+    /// Order-0 entropy in bits per byte.
     fn entropy(bytes: &[u8]) -> f64 {
         let mut counts = [0.0f64; 256];
         bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1.0);
@@ -255,10 +256,10 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_for_a_seed_and_another_for_another() {
+    fn corpus_depends_only_on_the_seed() {
         assert_eq!(bytes(1, 3 * PART + 5), bytes(1, 16 * PART)[..3 * PART + 5]);
         assert_ne!(bytes(1, PART), bytes(2, PART));
-        // What was made in this version: another digest here needs another VERSION.
+        // Digest of the data of this version. If it changes, change VERSION.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("corpus");
         std::fs::write(&path, bytes(1, 1 << 20)).unwrap();
@@ -268,7 +269,7 @@ mod tests {
     const DIGEST_OF_A_MIB: u64 = 3_147_697_884_614_066_051;
 
     #[test]
-    fn its_parts_are_what_they_are_called() {
+    fn parts_have_the_properties_of_their_kind() {
         let all = bytes(1, 16 * PART);
         let part = |index: usize| &all[index * PART..(index + 1) * PART];
         for (index, low, high) in [(0, 3.5, 4.5), (1, 4.5, 5.5), (2, 3.0, 6.0), (4, 7.99, 8.0)] {
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_different_is_found_where_it_differs() {
+    fn comparison_reports_the_position_of_a_difference() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("corpus");
         let mut content = bytes(1, READ + 100);
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corpus_that_is_missing_or_empty_is_named() {
+    fn missing_or_empty_corpus_returns_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut job = crate::kernels::job_for_tests("compress");
         crate::kernels::set(&mut job, "corpus", "/no/such/corpus");

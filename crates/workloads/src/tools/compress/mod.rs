@@ -1,12 +1,13 @@
-//! Compressing and decompressing a file with zstd, xz, bzip3, pigz or gzip at their default levels.
+//! Compresses and decompresses a file with zstd, xz, bzip3, pigz or gzip at their default levels.
 //!
-//! Measures: MB (10^6 bytes) of uncompressed data per second of a program's wall time, its start included, and the ratio.
-//! The program reads a file that is in the page cache and writes another into it: no disk is measured, but what is
-//! written out meanwhile may disturb. Does NOT compare programs at like ratios.
-//! Work is cut into blocks, and no more threads have work than there are blocks: 24 MiB each for xz, 16 for bzip3, 8 for
-//! zstd, an eighth for pigz; the default size is four of xz's. zstd and gzip decompress with one thread, gzip compresses
-//! with one: a placement with more cannot be measured. pigz decompresses with one, and others read, write and check.
-//! Checked in every trial, outside of the time: what comes back from the compressed file is the corpus, byte for byte.
+//! Measures: MB (10^6 bytes) of uncompressed data per second of a program's wall time, including its start, and the
+//! compression ratio. The program reads a file from the page cache and writes another into it, so no disk is measured,
+//! but concurrent writeback may disturb. Does NOT compare programs at equal ratios.
+//! The programs split the data into blocks, and only as many threads work as there are blocks: 24 MiB each for xz, 16
+//! MiB for bzip3, 8 MiB for zstd, 1/8 MiB for pigz. The default size is four xz blocks. zstd and gzip decompress with
+//! one thread, and gzip compresses with one: placements with more threads cannot be measured. pigz decompresses with
+//! one thread and uses others for reading, writing and checking.
+//! Every trial verifies, outside the timed region, that the decompressed file equals the corpus byte for byte.
 
 mod corpus;
 
@@ -23,20 +24,20 @@ use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::scratch::{Scratch, io_failure};
 use corpus::Corpus;
 
-/// For files that trials of other thread counts decompress too: two, because xz then writes blocks that can be
-/// decompressed at the same time, which with one thread it does not.
+/// Thread count for compressed files that trials with other thread counts decompress. It is two, because xz writes
+/// blocks that can be decompressed in parallel only with more than one thread.
 const THREADS_TO_PREPARE: usize = 2;
 
 struct Program {
     name: &'static str,
     package: &'static str,
-    /// The option that says how many threads, up to the number; none for a program with one.
+    /// The option for the thread count, which precedes the number. `None` for single-threaded programs.
     threads: Option<&'static str>,
-    /// Whether it decompresses with more than one.
+    /// Whether it decompresses with more than one thread.
     unpacks_in_parallel: bool,
-    /// What its files end with; some look at it.
+    /// File name extension. Some programs require it.
     suffix: &'static str,
-    /// To read the file that follows and write to standard output, without a word.
+    /// Options to decompress the file that follows to standard output, without messages.
     pack: &'static [&'static str],
     unpack: &'static [&'static str],
 }
@@ -149,7 +150,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     ])
 }
 
-/// A corpus that is not there is a mistake that can be told before anything runs.
+/// A missing corpus is an error that can be reported before the run.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     let corpus = parameters.text("corpus");
     if corpus.is_empty() {
@@ -211,17 +212,17 @@ fn check_threads(program: &Program, unpacks: bool, threads: usize) -> Result<(),
     Err(Failure::Unavailable(format!("{} {does} with one thread, the placement has {threads}; {hint}", program.name)))
 }
 
-/// A command line that reads one file and writes another.
+/// Returns a command that reads one file and writes another.
 fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, output: &Path) -> Result<Command, Failure> {
     let file = File::create(output).map_err(|error| io_failure("make", output, &error))?;
     let mut command = Command::new(program.name);
-    // Their own variables for options would change what is measured.
+    // Environment variables with default options would change the measurement.
     for name in ["ZSTD_CLEVEL", "ZSTD_NBTHREADS", "XZ_DEFAULTS", "XZ_OPT", "GZIP", "PIGZ"] {
         command.env_remove(name);
     }
     command.args(if unpacks { program.unpack } else { program.pack });
     if let Some(option) = program.threads {
-        // bzip3 takes the number as a word of its own only.
+        // bzip3 accepts the number only as a separate word.
         let words =
             if option == "-T" { vec![format!("-T{threads}")] } else { vec![option.into(), threads.to_string()] };
         command.args(words);
@@ -230,7 +231,7 @@ fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, outpu
     Ok(command)
 }
 
-/// The corpus as the program compresses it, made once for every version of the program.
+/// Returns the corpus compressed by the program. It is created once for each version of the program.
 fn prepared(program: &Program, corpus: &Corpus, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
     let version = Command::new(program.name).arg("--version").output();
     let version = version.map_err(|error| io_failure("run", program.name.as_ref(), &error))?;
@@ -241,12 +242,12 @@ fn prepared(program: &Program, corpus: &Corpus, cache: &Path, scratch: &Scratch)
         let command = command(program, false, THREADS_TO_PREPARE, &corpus.path, path)?;
         process::run(command, program.name, scratch).map(drop)
     })?;
-    // Read, so that it is in the page cache also when it was made long ago.
+    // Read it to load it into the page cache, even if it was created long ago.
     std::fs::read(&packed).map_err(|error| io_failure("read", &packed, &error))?;
     Ok(packed)
 }
 
-/// Decompresses a file and compares what comes with the corpus, as it comes.
+/// Decompresses a file and compares the output with the corpus as a stream.
 fn check_round_trip(program: &Program, packed: &Path, corpus: &Corpus) -> Result<(), Failure> {
     let mut command = Command::new(program.name);
     command.args(program.unpack).arg(packed).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_program_makes_the_round_trip_both_ways() {
+    fn every_program_restores_the_corpus() {
         let folder = tempfile::tempdir().unwrap();
         for program in &PROGRAMS {
             if let Err(why) = installed::require(program.name, program.package) {
@@ -299,12 +300,12 @@ mod tests {
                 }
             }
         }
-        // Nothing but the cache is left.
+        // Only the cache remains.
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn a_file_that_comes_back_different_fails_the_trial() {
+    fn wrong_decompressed_data_fails_the_trial() {
         let folder = tempfile::tempdir().unwrap();
         let job = job("gzip", "decompress", 1, folder.path());
         run(&job).unwrap();
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_is_one_thread() {
+    fn single_threaded_programs_refuse_more_threads() {
         let program = |name| PROGRAMS.iter().find(|program| program.name == name).unwrap();
         assert_eq!(check_threads(program("gzip"), false, 1), Ok(()));
         assert_eq!(check_threads(program("zstd"), false, 8), Ok(()));
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corpus_that_cannot_be_is_told_beforehand() {
+    fn invalid_corpus_is_reported_before_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let mut job = job("zstd", "compress", 1, folder.path());
         assert_eq!(check(&job.parameters), Ok(()));

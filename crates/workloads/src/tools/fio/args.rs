@@ -1,4 +1,4 @@
-//! What a cell of workload `io` is in fio's words.
+//! Translates the parameters of workload `io` into fio's arguments.
 
 use std::path::Path;
 
@@ -7,15 +7,16 @@ use model::values::workload::Parameters;
 use crate::job::TrialContext;
 use crate::kernels::io::{has_writes, mixes};
 
-/// Which of the runs of a trial.
+/// The role of a run within its trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FioRun {
-    /// Writes all that is checked later, in order.
+    /// Writes, in order, all data that is verified later.
     Write,
     Measure,
 }
 
-/// The arguments of one run. Everything is said, so that no default of another version changes what is measured.
+/// Returns the arguments of one run. Every option is explicit, so that different defaults of another version cannot
+/// change the measurement.
 pub(super) fn words(job: &TrialContext, file: &str, bytes: u64, pass: FioRun, output: &Path) -> Vec<String> {
     let parameters = &job.parameters;
     let mut words = FioArgs(Vec::new());
@@ -24,7 +25,7 @@ pub(super) fn words(job: &TrialContext, file: &str, bytes: u64, pass: FioRun, ou
     words.say("output-format", "json");
     words.say("eta", "never");
     words.say("verify_state_save", 0);
-    // Names with colons are lists to it.
+    // fio splits names at colons.
     words.say("filename", file.replace(':', "\\:"));
     words.say("allow_file_create", 0);
     words.say("thread", 1);
@@ -54,7 +55,7 @@ pub(super) fn words(job: &TrialContext, file: &str, bytes: u64, pass: FioRun, ou
     words.0
 }
 
-/// `--name=value`, one after the other.
+/// Appends `--name=value` pairs.
 struct FioArgs(Vec<String>);
 
 impl FioArgs {
@@ -81,8 +82,8 @@ fn requests(job: &TrialContext, whole: u64, words: &mut FioArgs) {
     words.say("rw", rw);
     words.say("numjobs", threads);
     let block = parameters.integer("bs") as u64;
-    // In order each thread has a part of its own, as io has it; so has each that checks what it wrote, where another's
-    // writes would be no fault.
+    // For sequential requests each thread has its own part of the file, as in `io`. So does each thread that verifies
+    // its writes, because writes of another thread would otherwise count as corruption.
     let apart = !rw.starts_with("rand") || parameters.switch("verify") && has_writes(parameters);
     let part = whole / block / threads * block;
     if apart && threads > 1 && part > 0 {
@@ -97,12 +98,12 @@ fn requests(job: &TrialContext, whole: u64, words: &mut FioArgs) {
         words.say("unified_rw_reporting", "both");
     }
     if rw.starts_with("rand") {
-        // Both write it alike.
+        // Both use the same syntax.
         words.say("random_distribution", parameters.text("distribution"));
         words.say("norandommap", 1);
         words.say("random_generator", "tausworthe64");
     }
-    // 0 would be none, and it takes no more than 63 bits.
+    // fio treats 0 as no seed, and accepts at most 63 bits.
     words.say("randseed", (job.seed >> 1).max(1));
     if parameters.integer("rate") > 0 {
         words.say("rate_iops", parameters.integer("rate"));

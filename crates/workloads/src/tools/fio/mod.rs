@@ -1,12 +1,13 @@
-//! An installed fio, run as it is on the same cell as workload `io`, its JSON read.
+//! Runs an installed, unmodified fio on the same cell as workload `io` and parses its JSON output.
 //!
-//! Measures: requests and bytes a second and the time of a request, by fio itself, as one job with as many threads
-//! (`numjobs`) as the placement has. All threads together may use the placement's cpus; it seats nobody. The parameters and
-//! metrics are those of workload `io`, which measures the same without it; this is for checking that, and for results that
-//! others know. Does NOT check data unless `verify` says so, and with a `rate` counts latency from when a request began, not
-//! from when it should have begun. What `verify` reads back is not counted, nor are its cpu times.
-//! Source: fio 3 (axboe/fio), a program of its own under the GPL; no line of it is in here. Its options: fio(1), section
-//! "Parameters"; what it prints: its own JSON.
+//! Measures: requests and bytes per second and the latency of a request, as computed by fio, with one job that has as
+//! many threads (`numjobs`) as the placement. All threads together may use the placement's CPUs; none is pinned. The
+//! parameters and metrics are those of workload `io`, which measures the same without fio; this tool is for checking
+//! `io` and for results comparable with published ones. Does NOT verify data unless `verify` is set. With a `rate`, it
+//! counts latency from the actual start of a request, not from its scheduled start. Reads and CPU times of the
+//! verification are not counted.
+//! Source: fio 3 (axboe/fio), an external program under the GPL. This file contains none of its code. Options: fio(1),
+//! section "Parameters". Output: fio's own JSON.
 
 mod args;
 
@@ -23,14 +24,15 @@ use crate::kernels::io;
 use crate::scratch::{Scratch, io_failure};
 use args::{FioRun, words};
 
-/// From this version on a run says the percentiles of submission, completion and both apart, and of mixes also those of all
-/// requests together.
+/// First version that reports the percentiles of submission, completion and total latency separately, and for mixed
+/// requests also those of all requests together.
 const OLDEST: (u32, u32) = (3, 27);
 
-/// fio's rates are by whole milliseconds: of so many, one is five percent.
+/// fio rounds the run time to whole milliseconds when it computes rates. Below this run time the error exceeds five
+/// percent.
 const MILLISECONDS_MIN: f64 = 20.0;
 
-/// The percentiles that are asked for, as fio's JSON names them, and the metrics that they are.
+/// The requested percentiles, as named in fio's JSON, and the corresponding metrics.
 const PERCENTILES: [(&str, &str); 4] = [
     ("50.000000", "latency"),
     ("99.000000", "latency-p99"),
@@ -64,7 +66,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     check_version(&String::from_utf8_lossy(&version.stdout))?;
     let lent = io::ExternalFile::open(job)?;
     if lent.is_created() && job.parameters.switch("verify") && !io::has_writes(&job.parameters) {
-        // What it reads has to be what it has written, or it would have nothing to check.
+        // Reads must find the data that fio has written, or there would be nothing to verify.
         fio(job, &lent, FioRun::Write, &scratch)?;
     }
     let output = fio(job, &lent, FioRun::Measure, &scratch)?;
@@ -91,11 +93,11 @@ fn check_version(said: &str) -> Result<(), Failure> {
     }
 }
 
-/// One run of fio, to its end.
+/// Runs fio once, to completion.
 fn fio(job: &TrialContext, lent: &io::ExternalFile, pass: FioRun, scratch: &Scratch) -> Result<Output, Failure> {
     let path = scratch.path("output.json");
     let mut command = Command::new("fio");
-    // It leaves files of its own where it runs.
+    // fio leaves files in its working directory.
     command.args(words(job, &lent.path(), lent.bytes(), pass, &path)).current_dir(scratch.dir()).stdout(Stdio::null());
     process::run(command, "fio", scratch).map_err(unavailable)?;
     read(&path)
@@ -109,9 +111,9 @@ fn read(path: &Path) -> Result<Output, Failure> {
     })
 }
 
-/// What this kernel or file system refuses is nobody's mistake.
+/// Requests that this kernel or file system does not support are not errors.
 fn unavailable(failure: Failure) -> Failure {
-    /// What fio says of it, and what may be done.
+    /// fio's message and a hint.
     const REFUSALS: [(&str, &str); 6] = [
         ("does not support direct=1", "direct=false, or a file on a disk"),
         ("not loadable", "another engine, or a fio that was built with it"),
@@ -150,7 +152,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
     }
     let block = job.parameters.size("bs") as f64;
     let each = figures.bytes_per_second / figures.rate;
-    // Both are rounded, the rate by the time in milliseconds.
+    // Both are rounded; the rate is limited by the time in milliseconds.
     if (each / block - 1.0).abs() > 0.01 {
         return Err(wrong(format!("its requests had {each:.0} bytes, {block} were asked for")));
     }
@@ -162,7 +164,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
             ran.direction(direction).map_or(Ok(()), |figures| measured.push(series, figures.rate))?;
         }
     }
-    // Short runs may take less than the kernel counts in.
+    // Short runs may use less CPU time than the resolution of the kernel's accounting.
     if !reads_back(&job.parameters) && ran.cpu_us > 0.0 {
         measured.push("cpu-per-io", ran.cpu_us / figures.count)?;
     }
@@ -177,7 +179,7 @@ fn latencies(figures: &Figures, measured: &mut KernelOutput) -> Result<(), Failu
         let us = us.ok_or_else(|| Failure::Failed(format!("what fio printed: there is no percentile {percentile}")))?;
         measured.push(series, us)?;
     }
-    // Engines that submit and wait in one call have no two times.
+    // Engines that submit and wait in one call do not have two separate times.
     if let (Some(submission), Some(completion)) = (&figures.submission, &figures.completion) {
         for (latency, series) in [(submission, "latency-submit"), (completion, "latency-completion")] {
             latency.percentile(MEDIAN).map_or(Ok(()), |us| measured.push(series, us))?;
@@ -186,7 +188,7 @@ fn latencies(figures: &Figures, measured: &mut KernelOutput) -> Result<(), Failu
     Ok(())
 }
 
-/// Whether fio reads back what it has written, which its cpu times include.
+/// Returns whether fio reads back the data that it has written, which its CPU times include.
 fn reads_back(parameters: &Parameters) -> bool {
     parameters.switch("verify") && io::has_writes(parameters)
 }

@@ -1,4 +1,4 @@
-//! What fio is told, what is made of its answer, and real runs of it at smoke size where it is installed.
+//! Tests of fio's arguments and report, and real runs at smoke size if fio is installed.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,7 +7,7 @@ use model::values::trial::Sample;
 use super::*;
 use crate::kernels::{job_for_tests, set};
 
-/// Real outputs of fio 3.33, of the words that are tested here: `randread` by psync, `randrw` by `io_uring`.
+/// Real outputs of fio 3.33 for the tested request kinds: `randread` with psync, `randrw` with `io_uring`.
 const READ: &str = include_str!("read-3.33.json");
 const MIXED: &str = include_str!("mixed-3.33.json");
 
@@ -17,12 +17,13 @@ fn job(pairs: &[(&str, &str)]) -> TrialContext {
     job
 }
 
-/// Whether there is a fio to run; a reason why not is printed.
+/// Returns whether fio is installed, and prints the reason if it is not.
 fn there() -> bool {
     installed::require("fio", "fio").inspect_err(|why| println!("skipped: {why}")).is_ok()
 }
 
-/// A run; none where this kernel or file system has no such thing, which is printed.
+/// Runs fio once. Returns `None`, after printing the reason, if this kernel or file system does not support the
+/// request.
 fn ran(job: &TrialContext) -> Option<Vec<Sample>> {
     match run(job) {
         Ok(measured) => Some(measured.samples),
@@ -43,7 +44,7 @@ fn close(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn it_has_the_parameters_and_metrics_of_io() {
+fn parameters_and_metrics_match_those_of_io() {
     let (fio, io) = (describe(), io::describe());
     assert_eq!(fio.parameters, io.parameters);
     let of_all = io.metrics.len() - io::FILE_SERIES.len();
@@ -55,13 +56,13 @@ fn it_has_the_parameters_and_metrics_of_io() {
 }
 
 #[test]
-fn several_files_are_refused() {
+fn multiple_files_return_an_error() {
     let refusal = io::ExternalFile::open(&TrialContext { threads: 2, ..job(&[("file", "/x,/y")]) }).err().unwrap();
     assert!(refusal.to_string().contains("several files at once are workload io's"), "{refusal}");
 }
 
 #[test]
-fn every_engine_and_kind_of_request_runs() {
+fn every_engine_and_request_kind_runs() {
     let cells = [
         ("io_uring", "randread", "4", 1),
         ("io_uring", "randrw", "8", 2),
@@ -95,7 +96,7 @@ fn every_engine_and_kind_of_request_runs() {
 }
 
 #[test]
-fn options_that_change_a_run_are_taken() {
+fn options_affect_the_run() {
     if !there() {
         return;
     }
@@ -109,22 +110,22 @@ fn options_that_change_a_run_are_taken() {
         let Some(samples) = ran(&job) else { continue };
         assert!(of(&samples, "iops").is_some_and(|iops| iops > 0.0), "{pairs:?}");
         if job.parameters.integer("rate") > 0 {
-            // The slowest disk does more than twice as many.
+            // The slowest disk completes more than twice as many.
             assert!(of(&samples, "iops").unwrap() < 100.0, "{samples:?}");
         }
     }
 }
 
-/// Checked reads and writes; the reads need what fio has written.
+/// Verified reads and writes. The reads require data that fio has written.
 #[test]
-fn what_is_checked_is_found_right_or_wrong() {
+fn verification_accepts_valid_and_rejects_wrong_data() {
     if !there() {
         return;
     }
     for (rw, threads) in [("randread", 1), ("read", 2), ("write", 1), ("randwrite", 2)] {
         let job = TrialContext { threads, ..job(&[("verify", "true"), ("rw", rw), ("engine", "psync")]) };
         let Some(samples) = ran(&job) else { return };
-        // What is read back takes cpu time that is not the requests'.
+        // Verification reads use CPU time that does not belong to the requests.
         assert_eq!(of(&samples, "cpu-per-io").is_some(), rw.ends_with("read"), "{rw}: {samples:?}");
     }
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -135,7 +136,7 @@ fn what_is_checked_is_found_right_or_wrong() {
 }
 
 #[test]
-fn a_file_of_somebody_is_read_and_stays_as_it_was() {
+fn existing_file_is_read_and_remains_unchanged() {
     if !there() {
         return;
     }
@@ -144,7 +145,7 @@ fn a_file_of_somebody_is_read_and_stays_as_it_was() {
     std::fs::write(file.path(), &content).unwrap();
     let name = file.path().to_str().unwrap();
     let before = std::fs::metadata(name).unwrap();
-    // It is shorter than asked for, which fio would mend by making it longer.
+    // The file is shorter than requested, and fio would extend it.
     assert!(ran(&job(&[("file", name), ("size", "1MiB"), ("engine", "psync")])).is_some());
     let after = std::fs::metadata(name).unwrap();
     assert_eq!(std::fs::read(name).unwrap(), content);
@@ -152,7 +153,7 @@ fn a_file_of_somebody_is_read_and_stays_as_it_was() {
 }
 
 #[test]
-fn nothing_is_overwritten_that_was_not_named() {
+fn existing_data_is_overwritten_only_if_named() {
     if !there() {
         return;
     }
@@ -171,7 +172,7 @@ fn nothing_is_overwritten_that_was_not_named() {
 }
 
 #[test]
-fn its_words_say_all_that_was_asked_for() {
+fn arguments_contain_all_parameters() {
     let asked = [
         ("rw", "randrw"),
         ("mix", "60"),
@@ -234,7 +235,7 @@ fn its_words_say_all_that_was_asked_for() {
 }
 
 #[test]
-fn what_it_printed_is_read_and_what_was_not_asked_for_is_no_result() {
+fn report_is_parsed_and_unrequested_results_are_rejected() {
     let report = |job: &TrialContext, text: &str| -> Result<Vec<Sample>, String> {
         let mut measured = KernelOutput::default();
         let output = report::parse(text).map_err(|error| error.what)?;
@@ -268,13 +269,13 @@ fn what_it_printed_is_read_and_what_was_not_asked_for_is_no_result() {
     assert!(report(&psync, &short).unwrap_err().contains("it took 19 ms, too short"));
 }
 
-/// How long the reads took.
+/// Duration of the reads.
 fn milliseconds(text: &str) -> f64 {
     report::parse(text).unwrap().jobs[0].direction("read").unwrap().milliseconds
 }
 
 #[test]
-fn versions_that_say_too_little_are_named() {
+fn unsupported_versions_return_errors() {
     for fine in ["fio-3.33\n", "fio-3.27", "fio-3.41-2-g1234"] {
         assert_eq!(check_version(fine), Ok(()), "{fine}");
     }
@@ -287,7 +288,7 @@ fn versions_that_say_too_little_are_named() {
 }
 
 #[test]
-fn what_this_machine_refuses_is_no_mistake() {
+fn unsupported_requests_are_unavailable() {
     let said = |words: &str| unavailable(Failure::Failed(format!("fio ended with 1 and said: {words}")));
     assert!(matches!(said("your file system does not support direct=1/buffered=0"), Failure::Unavailable(_)));
     assert!(matches!(said("engine xyz not loadable"), Failure::Unavailable(_)));

@@ -1,13 +1,15 @@
-//! Compiling a Linux kernel, as everybody knows how long that takes.
+//! Builds a Linux kernel, a widely known measure of compile time.
 //!
-//! Measures: seconds of `make -j THREADS vmlinux` for this machine's architecture, in an empty folder for what is built
-//! (O=), after `make tinyconfig` or `defconfig`, which is not in the time. As many jobs as the placement has threads; all
-//! of them may use its cpus. It is compilers in short processes, from the page cache: much computing, many small files.
-//! Does NOT compare between versions of kernels or of compilers. What was built is removed after each trial.
-//! Where there is no source of a kernel, `source=auto` builds a small program of ours (`small`); its metric has another
-//! name, so that nobody takes it for a kernel. The first trial may read the source from a disk; later ones do not.
-//! Checked in every trial: make succeeds, there are object files, and vmlinux is an ELF file; of the small program, that
-//! it prints the number that it should.
+//! Measures: seconds of `make -j THREADS vmlinux` for this machine's architecture, in an empty build directory (O=),
+//! after an untimed `make tinyconfig` or `defconfig`. The number of jobs equals the placement's threads; together they
+//! may use its CPUs. The load consists of short-lived compiler processes that read from the page cache: much
+//! computation, many small files. Does NOT compare versions of kernels or of compilers. The build is removed after each
+//! trial.
+//! If there is no kernel source, `source=auto` builds a small generated program (`small`). Its metric has a different
+//! name, so that its results cannot be mistaken for those of a kernel. The first trial may read the source from a disk;
+//! later trials do not.
+//! Every trial verifies that make succeeds, that object files exist and that vmlinux is an ELF file; for the small
+//! program, that it prints the expected number.
 
 mod small;
 mod source;
@@ -25,15 +27,15 @@ use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::scratch::{Scratch, io_failure};
 use source::KernelTree;
 
-/// Programs that building needs, and Debian's packages of them.
+/// Programs required for the build, and their Debian packages.
 const FOR_SMALL: [(&str, &str); 3] = [("make", "make"), ("gcc", "gcc"), ("ld", "binutils")];
 const FOR_KERNEL: [(&str, &str); 6] =
     [("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("perl", "perl"), ("tar", "tar"), ("xz", "xz-utils")];
 /// `defconfig` builds a tool that reads ELF files.
 const LIBELF: (&str, &str) = ("/usr/include/gelf.h", "libelf-dev");
-/// The smallest kernel has several hundred; fewer are no kernel.
+/// Minimum number of object files. The smallest kernel has several hundred.
 const OBJECTS_MIN: u64 = 100;
-/// Deeper than any source tree; links are not followed.
+/// Maximum directory depth, deeper than any source tree. Symbolic links are not followed.
 const DEPTH_MAX: u32 = 64;
 
 pub(crate) fn describe() -> WorkloadSpec {
@@ -92,7 +94,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     ])
 }
 
-/// What a build came to.
+/// The result of a build.
 struct Built {
     took: Duration,
     objects: u64,
@@ -119,7 +121,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     Ok(measured)
 }
 
-/// All that is missing at once, so that one command gets it.
+/// Reports all missing programs at once, so that one command installs them.
 fn need_programs(source: &KernelTree, config: &str) -> Result<(), Failure> {
     let mut needed = FOR_SMALL.to_vec();
     let mut missing = Vec::new();
@@ -137,7 +139,7 @@ fn need_programs(source: &KernelTree, config: &str) -> Result<(), Failure> {
     Err(Failure::Unavailable(format!("building needs {programs}; hint: apt-get install {packages}")))
 }
 
-/// `make` without what an outer make, a shell or a cross-compiling user has set.
+/// Returns `make` without variables set by an outer make, a shell or a cross-compilation environment.
 fn make() -> Command {
     let mut make = Command::new("make");
     for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT", "CC", "LLVM", "O"] {
@@ -159,7 +161,7 @@ fn kernel(job: &TrialContext, source: &Path, scratch: &Scratch) -> Result<Built,
     let before = count_objects(&built, 0)?;
     let jobs = format!("-j{}", job.threads);
     let took = process::run(make(&[&jobs, "vmlinux"]), "make vmlinux", scratch)?;
-    // What configuring compiles is not of the build.
+    // Programs compiled during configuration are not part of the build.
     let objects = count_objects(&built, 0)?.saturating_sub(before);
     check_kernel(&built.join("vmlinux"), objects)?;
     Ok(Built { took, objects })
@@ -186,7 +188,7 @@ fn new_folder(scratch: &Scratch) -> Result<PathBuf, Failure> {
     Ok(built)
 }
 
-/// Object files in a folder and the folders in it.
+/// Counts the object files in a directory and its subdirectories.
 fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
     let wrong = |error: std::io::Error| io_failure("look into", folder, &error);
     let mut count = 0;
@@ -201,7 +203,7 @@ fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
     Ok(count)
 }
 
-/// A kernel was built, of many object files.
+/// Verifies that a kernel was built from many object files.
 fn check_kernel(vmlinux: &Path, objects: u64) -> Result<(), Failure> {
     let content = std::fs::read(vmlinux).map_err(|error| Failure::Failed(format!("no vmlinux was made: {error}")))?;
     if !content.starts_with(b"\x7fELF") {
@@ -215,7 +217,7 @@ fn check_kernel(vmlinux: &Path, objects: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program has all its files, and computes what they say.
+/// Verifies that the program contains all its files and computes the expected value.
 fn check_small(program: &Path, expected: u64, objects: u64, files: u64) -> Result<(), Failure> {
     let output =
         Command::new(program).stdin(Stdio::null()).output().map_err(|error| io_failure("run", program, &error))?;
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_small_program_is_built_and_nothing_is_left_of_it() {
+    fn small_program_is_built_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         for threads in [1, 2] {
             let measured = run(&small_job(threads, folder.path())).unwrap();
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_that_left_something_out_are_found() {
+    fn incomplete_builds_return_errors() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::new(folder.path()).unwrap();
         let program = scratch.program("program", b"#!/bin/sh\necho 7\n").unwrap();
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_counted_in_all_folders() {
+    fn objects_are_counted_in_all_subdirectories() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
         for name in ["x.o", "a/y.o", "a/b/z.o", "a/b/z.c", "a/o"] {

@@ -1,8 +1,9 @@
-//! A small program in C, of as many files as wanted, made the same everywhere: for machines without the source of a kernel.
-//! It is NOT a kernel, and its figures compare with none: files are all alike, there are no large headers, little is linked.
+//! Generates a small C program with a configurable number of files, identical on every machine, for machines without
+//! kernel sources. It is NOT a kernel, and its results are not comparable with those of one: all files are similar,
+//! there are no large headers, and there is little to link.
 //!
-//! Each file has functions of loops, branches and tables that the compiler has to look at; the program prints a number
-//! that is also computed here, so a build that left something out is found.
+//! Each file has functions with loops, branches and tables that the compiler must analyse. The program prints a number
+//! that is also computed here, so an incomplete build is detected.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,7 +27,7 @@ program: $(OBJECTS)
 \t$(CC) $(CFLAGS) -I$(SOURCE) -c -o $@ $<
 ";
 
-/// The numbers of one function.
+/// Constants of one function.
 struct Function {
     factor: u64,
     addend: u64,
@@ -46,7 +47,7 @@ impl Function {
         }
     }
 
-    /// What the C below computes.
+    /// Computes the value of the C function below.
     fn value(&self, mut x: u64) -> u64 {
         for round in 0..ROUNDS {
             x = x.wrapping_mul(self.factor).wrapping_add(self.addend);
@@ -82,7 +83,7 @@ impl Function {
     }
 }
 
-/// Writes the program's source with so many files beside its main one; hands back what it will print.
+/// Writes the program's main file and the given number of other files. Returns the expected output.
 pub(super) fn write(folder: &Path, files: usize) -> Result<u64, Failure> {
     let mut header = String::from("typedef unsigned long long word;\n");
     let mut main = String::from("#include <stdio.h>\n#include \"small.h\"\nint main(void)\n{\n    word x = 1;\n");

@@ -1,5 +1,5 @@
-//! Where a kernel's source comes from: a folder, a tar file, or what Debian's package linux-source has put in /usr/src. A
-//! tar file is unpacked once, into the cache. Must not know how it is built.
+//! Locates a kernel's source: a directory, a tar file, or the content of Debian's package linux-source in /usr/src. A
+//! tar file is unpacked once, into the cache. Must not depend on the build.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -10,17 +10,17 @@ use crate::job::Failure;
 use crate::scratch::{Scratch, io_failure};
 use crate::tools::{cache, process};
 
-/// Where Debian's packages put them.
+/// Installation directory of Debian's packages.
 const PACKAGED: &str = "/usr/src";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KernelTree {
-    /// A kernel's source, unpacked or not.
+    /// A kernel's source, either unpacked or as a tar file.
     Kernel(PathBuf),
     Small,
 }
 
-/// What the parameter `source` means here.
+/// Resolves the parameter `source` on this machine.
 pub(super) fn of(parameter: &str) -> Result<KernelTree, Failure> {
     match parameter {
         "small" => Ok(KernelTree::Small),
@@ -37,7 +37,7 @@ pub(super) fn of(parameter: &str) -> Result<KernelTree, Failure> {
     }
 }
 
-/// The tar file of the newest version, by its numbers.
+/// Returns the tar file of the newest version, by version number.
 fn newest_packaged(folder: &Path) -> Option<PathBuf> {
     let version = |path: &PathBuf| -> Option<Vec<u32>> {
         let name = path.file_name()?.to_str()?;
@@ -48,14 +48,14 @@ fn newest_packaged(folder: &Path) -> Option<PathBuf> {
     paths.filter(|path| version(path).is_some()).max_by_key(version)
 }
 
-/// The folder with the source, unpacked when it is a tar file.
+/// Returns the directory with the source, after unpacking it if it is a tar file.
 pub(super) fn unpacked(path: &Path, cache: &Path, scratch: &Scratch) -> Result<PathBuf, Failure> {
     let found = std::fs::metadata(path).map_err(|error| io_failure("look at", path, &error))?;
     let folder = if found.is_dir() {
         path.canonicalize().map_err(|error| io_failure("look at", path, &error))?
     } else {
         let name = name(path, &found);
-        // Who cleans folders of temporary files may take a part of a tree.
+        // A cleaner of temporary directories may delete part of a tree.
         if !is_kernel(&cache.join(&name)) {
             cache::remove(&cache.join(&name))?;
         }
@@ -71,7 +71,7 @@ fn is_kernel(folder: &Path) -> bool {
     ["Makefile", "Kconfig", "kernel/sched"].iter().all(|part| folder.join(part).exists())
 }
 
-/// Told apart by size and time of change too: another file under the same name is another source.
+/// Includes size and modification time: another file with the same name is another source.
 fn name(path: &Path, found: &Metadata) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("source-{name}-{}-{}", found.len(), found.mtime())
@@ -80,7 +80,7 @@ fn name(path: &Path, found: &Metadata) -> String {
 fn unpack(path: &Path, folder: &Path, scratch: &Scratch) -> Result<(), Failure> {
     std::fs::create_dir(folder).map_err(|error| io_failure("make", folder, &error))?;
     let mut tar = Command::new("tar");
-    // All of it lies in one folder, whatever that is called.
+    // A tar file contains a single top-level directory of any name.
     tar.args(["--strip-components=1", "-xf"]).arg(path).arg("-C").arg(folder);
     process::run(tar, &format!("unpacking {}", path.display()), scratch).map(drop)
 }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_packaged_source_is_taken_by_its_numbers() {
+    fn newest_packaged_source_is_selected_by_version() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(newest_packaged(folder.path()), None);
         for name in
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_none_is_named() {
+    fn invalid_source_returns_an_error() {
         assert!(of("/no/such").unwrap_err().to_string().contains("source /no/such"));
         assert_eq!(of("small"), Ok(KernelTree::Small));
         let folder = tempfile::tempdir().unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tar_file_is_unpacked_once() {
+    fn tar_file_is_unpacked_once() {
         let folder = tempfile::tempdir().unwrap();
         let scratch = Scratch::new(folder.path()).unwrap();
         let tree = scratch.path("linux-9.9");

@@ -1,10 +1,10 @@
-//! An installed sysbench, run as it is: its own loops, its own timing, its report read.
+//! Runs an installed, unmodified sysbench with its own loops and timing, and parses its report.
 //!
-//! Measures: events per second and the times of an event, and of `memory` also MiB per second, by sysbench itself with as
-//! many threads as the placement has. All threads together may use the placement's cpus; it seats nobody. Our workloads
-//! `threads`, `mutex`, `cpu` and `memory` follow the same definitions without it; this is for checking them, and for
-//! results that others know. Does NOT run its tests of files and of databases.
-//! Source: sysbench 1.0 (akopytov/sysbench), a program of its own under the GPL; no line of it is in here.
+//! Measures: events per second, event latencies and, for `memory`, MiB per second, as computed by sysbench with as many
+//! threads as the placement has. All threads together may use the placement's CPUs; none is pinned. The workloads
+//! `threads`, `mutex`, `cpu` and `memory` follow the same definitions without it; this tool is for checking them and
+//! for results comparable with published ones. Does NOT run sysbench's file and database tests.
+//! Source: sysbench 1.0 (akopytov/sysbench), an external program under the GPL. This file contains none of its code.
 
 mod report;
 
@@ -20,7 +20,7 @@ use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
-/// Each test and what its own options begin with.
+/// The tests and the prefixes of their options.
 const TESTS: [(&str, &str); 4] =
     [("threads", "--thread-"), ("mutex", "--mutex-"), ("cpu", "--cpu-"), ("memory", "--memory-")];
 const SECOND: Nanos = Nanos(1_000_000_000);
@@ -74,7 +74,7 @@ fn all_metrics() -> Vec<MetricSpec> {
     ])
 }
 
-/// Only the test's own options: threads, time and what is reported are for us to say.
+/// Only the test's options: nearfar sets the threads, the time and the report.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     let test = parameters.text("test");
     let (_, prefix) = TESTS.iter().find(|(name, _)| *name == test).expect("it is one of the choices");
@@ -94,7 +94,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     installed::require("sysbench", "sysbench")?;
     let test = job.parameters.text("test");
     let mut argv = vec!["sysbench".to_string(), test.into(), format!("--threads={}", job.threads)];
-    // Its one event per thread is the whole of mutex, however long it takes.
+    // mutex has exactly one event per thread, regardless of its duration.
     let seconds = if test == "mutex" { 0 } else { job.parameters.integer("time") as u64 / SECOND.0 };
     argv.push(format!("--time={seconds}"));
     argv.extend(job.parameters.text("options").split_whitespace().map(String::from));
@@ -106,7 +106,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
 pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {
     let output = String::from_utf8_lossy(&finished.stdout);
     if finished.exit != Exit::Code(0) {
-        // It says on its standard output what it does not like.
+        // sysbench prints errors on standard output.
         let fatal = output.lines().find(|line| line.starts_with("FATAL")).unwrap_or_default();
         return Err(Failure::Failed(format!("it ended with {} {fatal}", finished.stderr_tail()).trim_end().into()));
     }
@@ -128,7 +128,7 @@ fn samples(test: &str, threads: usize, output: &str) -> Result<Vec<Sample>, Fail
         ("latency-min", report.min_ms),
         ("latency-max", report.max_ms),
     ] {
-        // 0.00 is less than it prints and no time.
+        // 0.00 is below the resolution of the report, not a measured time.
         if ms > 0.0 {
             measured.push(name, ms)?;
         }
@@ -142,7 +142,7 @@ mod tests {
     use crate::kernels::{job_for_tests, set};
 
     #[test]
-    fn the_command_has_the_placements_threads_and_the_tests_options() {
+    fn command_contains_the_threads_and_test_options() {
         if installed::require("sysbench", "sysbench").is_err() {
             return println!("skipped: sysbench is not installed");
         }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_another_test_and_parts_of_seconds_are_refused() {
+    fn foreign_options_and_fractional_seconds_are_refused() {
         let mut job = job_for_tests("sysbench");
         assert_eq!(check(&job.parameters), Ok(()));
         set(&mut job, "options", "--threads=9");
@@ -170,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn another_number_of_threads_is_no_result() {
+    fn unexpected_thread_count_returns_an_error() {
         let output = include_str!("reports/cpu-1.0.20.txt");
         assert!(samples("cpu", 2, output).is_ok());
         assert!(samples("cpu", 1, output).unwrap_err().to_string().contains("2 threads, 1 were"));
     }
 
     #[test]
-    fn times_that_are_printed_as_nothing_are_left_out() {
+    fn times_printed_as_zero_are_omitted() {
         let samples = samples("memory", 2, include_str!("reports/memory-1.0.20.txt")).unwrap();
         let names: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
         assert_eq!(names, ["events", "bandwidth", "total-time", "latency-max"]);

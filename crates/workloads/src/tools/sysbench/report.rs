@@ -1,6 +1,6 @@
-//! What sysbench 1.0 prints after a run, read line by line. Must not know how it was started.
+//! Parses the report of sysbench 1.0 line by line. Must not depend on how sysbench was started.
 
-/// The numbers of a report.
+/// The values of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SysbenchOutput {
     pub threads: u64,
@@ -10,14 +10,14 @@ pub(super) struct SysbenchOutput {
     pub average_ms: f64,
     pub max_ms: f64,
     pub p95_ms: f64,
-    /// Of test memory, unless it only counts.
+    /// Only for test `memory`, unless it only counts operations.
     pub mib_per_s: Option<f64>,
 }
 
-/// Reads the report of this test; an error names the line.
+/// Parses the report of this test. An error quotes the line.
 pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     check_version(output)?;
-    // Also in the texts of other tests, so the test's own mark must be there.
+    // The reports of other tests contain it too, so the marker of this test is also required.
     let mark = match test {
         "cpu" => "Prime numbers limit:",
         "memory" => "Running memory speed test",
@@ -42,7 +42,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     Err(format!("{} events in {} s are no run", report.events, report.total_time_s))
 }
 
-/// Version 0.4 prints other lines, and what comes after 1.0 is not known.
+/// Version 0.4 prints different lines, and the format after 1.0 is unknown.
 fn check_version(output: &str) -> Result<(), String> {
     let first = output.lines().next().unwrap_or_default();
     match first.strip_prefix("sysbench ").and_then(|rest| rest.split_whitespace().next()) {
@@ -51,7 +51,7 @@ fn check_version(output: &str) -> Result<(), String> {
     }
 }
 
-/// The number after this name, at the beginning of its line.
+/// Returns the number after this name at the beginning of its line.
 fn number(output: &str, name: &str, unit: &str) -> Result<f64, String> {
     let mut lines = output.lines().enumerate().filter_map(|(index, line)| {
         let rest = line.trim_start().strip_prefix(name)?;
@@ -64,7 +64,7 @@ fn number(output: &str, name: &str, unit: &str) -> Result<f64, String> {
     parse(value.strip_suffix(unit)).ok_or_else(|| format!("line {at} '{}' has no number", line.trim()))
 }
 
-/// `9268.33 MiB transferred (4623.06 MiB/sec)`; none of it where nothing is read or written.
+/// Parses `9268.33 MiB transferred (4623.06 MiB/sec)`. The line is absent if nothing is read or written.
 fn transferred(output: &str) -> Result<Option<f64>, String> {
     let Some((index, line)) = output.lines().enumerate().find(|(_, line)| line.contains("transferred")) else {
         let counts_only = output.lines().any(|line| line.trim() == "operation: none");
@@ -85,7 +85,7 @@ mod tests {
     const MEMORY: &str = include_str!("reports/memory-1.0.20.txt");
 
     #[test]
-    fn reports_of_all_tests_are_read() {
+    fn reports_of_all_tests_are_parsed() {
         let cases = [
             ("threads", include_str!("reports/threads-1.0.20.txt"), 2),
             ("mutex", include_str!("reports/mutex-1.0.20.txt"), 2),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_their_lines() {
+    fn values_match_their_lines() {
         let report = read("cpu", include_str!("reports/cpu-1.0.20.txt")).unwrap();
         let expected = SysbenchOutput {
             threads: 2,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named_by_its_line() {
+    fn unknown_content_is_reported_with_its_line() {
         let cases = [
             (MEMORY.replace("sysbench 1.0.20", "sysbench 2.0.0"), "line 1 'sysbench 2.0.0"),
             (String::new(), "line 1 ''"),
