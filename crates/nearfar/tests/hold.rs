@@ -442,7 +442,7 @@ fn the_doctor_looks_at_this_machine_and_at_what_is_left_changed() {
     let place = Place::recorded();
     let text = place.command(&["doctor"]).output().expect("the program starts");
     assert_eq!(text.status.code(), Some(0), "{}", said(&text));
-    assert!(String::from_utf8_lossy(&text.stdout).contains("What would spoil a measurement on this machine"));
+    assert!(String::from_utf8_lossy(&text.stdout).contains("Disturbs measurements on this machine"));
     std::fs::create_dir_all(place.state()).expect("folders can be made");
     // Of this machine, which nobody has set so.
     let line = format!("{{\"setting\":\"aslr\",\"file\":\"{ASLR}\",\"old\":\"1\",\"new\":\"7\"}}\n");

@@ -56,10 +56,10 @@ fn what_a_command_needs_is_measured_shown_and_used() {
         "<h2>size python3</h2>",
         "<h3>Answer</h3>",
         "it holds ",
-        "the kernel&#39;s own swap",
+        "kernel swap",
         "class=\"curve warm l1\"",
         ">within 5 %<",
-        "The same as a table",
+        "The same data as a table",
     ] {
         assert!(html.contains(words), "{words}");
     }
@@ -125,7 +125,7 @@ fn who_is_not_root_is_told_what_is_lacking() {
     assert!(said.contains("hint: sudo nearfar expand ...; who is not root needs CAP_SYS_ADMIN"), "{said}");
     let doctor = deprived(&place, &nobody, &["doctor"]).expect("as before");
     let said = text(&doctor.stdout);
-    let (_, lacks) = said.split_once("What nearfar expand lacks on it").expect("its section");
+    let (_, lacks) = said.split_once("Missing for nearfar expand").expect("its section");
     assert!(lacks.contains("expand-root: bounding a program's DRAM needs root here"), "{said}");
     assert!(!lacks.contains("expand-swap: ") && !lacks.contains("expand-loop: "), "one reason is enough: {said}");
 }

@@ -117,7 +117,7 @@ fn what_each_cpu_did_is_stored_with_each_trial_and_shown_beside_the_requests() {
         assert!((sum - 100.0).abs() < 1e-6, "{cpu:#}");
     }
     let text = said(&nearfar(folder, &["show", "--cpu-load"]));
-    assert!(text.contains("What each cpu did") && text.contains("softirq"), "{text}");
+    assert!(text.contains("Load of each CPU") && text.contains("softirq"), "{text}");
     assert!(!said(&nearfar(folder, &["show"])).contains("softirq"));
     let page = said(&nearfar(folder, &["report", "--output", "-"]));
     assert!(page.contains("strips loads"), "the picture beside the throughput");

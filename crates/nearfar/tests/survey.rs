@@ -129,13 +129,13 @@ fn the_slow_machine_is_named_with_the_fact_that_goes_with_it() {
     let text = fleet.well("all.db", &["fleet", "compare"]);
     assert!(text.contains("node-7 is 1") && text.contains("slower than the others for queens"), "{text}");
     let on_a_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(on_a_line.contains("at most 5 name a machine or a change"), "{text}");
+    assert!(on_a_line.contains("At most 5 of a hundred surveys"), "{text}");
     let markdown = fleet.well("all.db", &["fleet", "compare", "--format", "markdown"]);
     assert!(markdown.contains("| machine.bios-version | F2 | 1 of 1 | 0 of 9 |"), "{markdown}");
     for page in
         [fleet.well("all.db", &["report", "-o", "-"]), fleet.well("all.db", &["fleet", "compare", "--format", "html"])]
     {
-        assert!(page.contains("Machines side by side") && page.contains("node-7 against its class"), "{page}");
+        assert!(page.contains("Survey of machines") && page.contains("node-7 against its class"), "{page}");
     }
 
     // By a label, racks of five are too few to judge; by a fact that all share, they are one class again.
@@ -163,7 +163,7 @@ fn what_became_slow_is_named_with_when_and_where_nothing_is_planted_nobody_is() 
     assert_eq!(survey["classes"][0]["changes"], json!([]));
     let text = fleet.well("all.db", &["fleet", "compare"]);
     assert!(
-        text.contains("nobody stands out among these 10 machines") && text.contains("no change over time is seen"),
+        text.contains("no outliers among these 10 machines") && text.contains("no change over time seen"),
         "{text}"
     );
 

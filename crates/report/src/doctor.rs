@@ -63,20 +63,18 @@ mod tests {
         };
         let look = TextStyle { width: 40, ascii: false, colour: false };
         let expected = "\
-What would spoil a measurement on this
-machine
+Disturbs measurements on this machine
   thp: a\u{fffd}[31m fact
       effect: an effect
       fix: a fix
       $ nearfar restore
 
-What cannot be measured or set on it:
-nothing found
+Cannot be measured or set: nothing found
 
-What nearfar expand lacks on it: nothing
+Missing for nearfar expand: nothing
 found
 
-Looked at and well: load, smt";
+Checked, no problem: load, smt";
         assert_eq!(diagnosis(&sick, &look), expected);
         let coloured = diagnosis(&sick, &TextStyle { colour: true, ..look });
         assert!(coloured.contains("\u{1b}[") && coloured.contains("$ nearfar restore"));

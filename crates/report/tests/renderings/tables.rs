@@ -28,7 +28,7 @@ fn results() {
 
 #[test]
 fn passes_have_columns_for_best_and_mean() {
-    let shape = Shape { name: "passes", placements: 2, blocks: 5, troubled: false, compared: false };
+    let shape = Shape { name: "passes", placements: 2, blocks: 5, with_failures: false, compared: false };
     let run = run_of(&shape);
     let plan = &run.record.plan;
     let shown = |max: u32| {
@@ -237,7 +237,7 @@ fn the_json_of_a_comparison_keeps_its_contract() {
 /// Tables fit for any names; only numbers and unbreakable text may be wider.
 #[test]
 fn lines_of_tables_fit_the_terminal() {
-    let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, troubled: true, compared: true });
+    let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, with_failures: true, compared: true });
     for width in [80, 100, 120, 160] {
         let look = TextStyle { width, ..LOOK };
         let texts = [

@@ -76,8 +76,8 @@ pub(crate) fn beside(point: &LoadedPoint) -> String {
     }
 }
 
-/// `triad, non-temporal stores`.
+/// `triad, past the caches`.
 pub(crate) fn mix(bandwidth: &Bandwidth) -> String {
-    let stores = if bandwidth.non_temporal { ", non-temporal stores" } else { "" };
+    let stores = if bandwidth.non_temporal { ", past the caches" } else { "" };
     format!("{}{stores}", bandwidth.mix)
 }

@@ -83,7 +83,7 @@ fn memory(map: &MeasuredMap) -> Grid {
 fn steps(map: &MeasuredMap) -> Grid {
     let mut grid = grid(&["cpu", "level", "size", "measured at"], &["cpu", "size", "measured at"]);
     for step in &map.steps {
-        let holds = if step.cache_bytes.0 == 0 { "memory".into() } else { step.cache_bytes.to_string() };
+        let holds = if step.cache_bytes.0 == 0 { "the rest".into() } else { step.cache_bytes.to_string() };
         let about = [step.cpu.to_string(), step.level.clone(), holds, step.at_bytes.to_string()];
         grid.rows.push(row(&about, &step.latency));
     }
