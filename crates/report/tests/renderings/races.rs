@@ -173,7 +173,7 @@ fn explanations_count_down() {
     let run = run();
     let steps = [
         ReductionStep { count: Some("4095".into()), text: "sets of any size of 12 cpus".into() },
-        ReductionStep { count: None, text: "alike: 2 parts of 3 cores".into() },
+        ReductionStep { count: None, text: "equivalent: 2 parts of 3 cores".into() },
         ReductionStep { count: Some("38".into()), text: "candidates, raced together".into() },
     ];
     assert_snapshot!("race_explanation", table::explanation(&run.record.plan, &steps, &LOOK));
