@@ -82,7 +82,9 @@ fn named(name: &str, topology: &Topology, common: &GlobalArgs) -> Result<(RunId,
     let record = store.run(name).map_err(CliError::usage)?;
     let (there, here) = (record.machine.topology.summary(), topology.summary());
     if there != here {
-        return Err(CliError::usage(format!("--map {name}: the map is of another machine: {there}; this machine: {here}")));
+        return Err(CliError::usage(format!(
+            "--map {name}: the map is of another machine: {there}; this machine: {here}"
+        )));
     }
     Ok((record.id.clone(), map_of(&store, &record)?))
 }
@@ -104,7 +106,10 @@ fn newest(
     newest_matching(&open_store(common)?, same)
 }
 
-fn newest_matching(store: &Store, matches: impl Fn(&RunRecord) -> bool) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
+fn newest_matching(
+    store: &Store,
+    matches: impl Fn(&RunRecord) -> bool,
+) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
     let runs = store.runs().map_err(CliError::failure)?;
     for run in runs.iter().rev().filter(|run| run.experiment == EXPERIMENT && run.ended.is_some()) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;

@@ -302,7 +302,8 @@ fn copy(job: &JobDir) -> Result<(), CliError> {
     };
     sweep(&job.folder);
     let path = job.file(&format!("{COPY}{}", std::process::id()));
-    let opened = store.copy_to(&path).map_err(CliError::failure).and_then(|()| File::open(&path).map_err(CliError::failure));
+    let opened =
+        store.copy_to(&path).map_err(CliError::failure).and_then(|()| File::open(&path).map_err(CliError::failure));
     // Its name goes now, it itself when it has been read: a connection that is lost leaves nothing.
     let _ = std::fs::remove_file(&path);
     let mut file = opened?;

@@ -15,7 +15,9 @@ pub fn allow_single(workload: &str, set: &mut Vec<(String, String)>, path: Optio
         return Err(not_applicable(path, &format!("workload {workload}")));
     }
     if let Some((_, other)) = set.iter().find(|(name, other)| name == PARAMETER && other != path) {
-        return Err(CliError::usage(format!("--allow-overwrite {path} and --set {PARAMETER}={other} are different paths")));
+        return Err(CliError::usage(format!(
+            "--allow-overwrite {path} and --set {PARAMETER}={other} are different paths"
+        )));
     }
     set.retain(|(name, _)| name != PARAMETER);
     set.push((PARAMETER.into(), path.into()));

@@ -112,10 +112,12 @@ impl RunGuard {
         };
         if irqbalance_runs(&site.root) {
             if !self.ban_irqbalance {
-                return Err(CliError::failure("irqbalance is running and would move the interrupts that this plan places")
-                    .hint(
-                        "exclude these interrupts with --ban-irqbalance, or pause irqbalance with --quieten irqbalance",
-                    ));
+                return Err(CliError::failure(
+                    "irqbalance is running and would move the interrupts that this plan places",
+                )
+                .hint(
+                    "exclude these interrupts with --ban-irqbalance, or pause irqbalance with --quieten irqbalance",
+                ));
             }
             let numbers: Vec<u32> = all().filter(|route| !route.cpus.is_empty()).map(|route| route.number).collect();
             ban_irqbalance(changed, &numbers).map_err(|error| failure(&error))?;
@@ -140,7 +142,10 @@ impl Drop for RunGuard {
 
 /// Returns the roots of this machine's settings and of the undo journal.
 pub fn site(root: Option<&Path>) -> SettingsRoot {
-    SettingsRoot { root: root.unwrap_or(Path::new("/")).into(), state: state_override().unwrap_or_else(|| STATE.into()) }
+    SettingsRoot {
+        root: root.unwrap_or(Path::new("/")).into(),
+        state: state_override().unwrap_or_else(|| STATE.into()),
+    }
 }
 
 /// Returns `NEARFAR_STATE`, which replaces the directories of the journal and the lock.
@@ -153,11 +158,10 @@ fn try_lock() -> Result<Result<MachineLock, String>, CliError> {
     match MachineLock::acquire(state_override().as_deref()) {
         Ok(lock) => Ok(Ok(lock)),
         Err(LockError::Held(owner)) => Ok(Err(owner)),
-        Err(LockError::Io(path, error)) => Err(CliError::failure(format!(
-            "cannot acquire the machine lock {}: {error}",
-            path.display()
-        ))
-        .hint("choose another directory with NEARFAR_STATE")),
+        Err(LockError::Io(path, error)) => {
+            Err(CliError::failure(format!("cannot acquire the machine lock {}: {error}", path.display()))
+                .hint("choose another directory with NEARFAR_STATE"))
+        }
     }
 }
 
@@ -213,8 +217,12 @@ fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(()),
-        Some(restored) => Err(CliError::failure(format!("settings changed by an interrupted run cannot be restored: {restored}"))
-            .hint("write the old value with nearfar restore --force, or keep the present value with nearfar restore --forget")),
+        Some(restored) => Err(CliError::failure(format!(
+            "settings changed by an interrupted run cannot be restored: {restored}"
+        ))
+        .hint(
+            "write the old value with nearfar restore --force, or keep the present value with nearfar restore --forget",
+        )),
     }
 }
 

@@ -24,14 +24,14 @@ pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
             continue;
         }
         seen.push((&cell.workload, &cell.parameters));
-        let invalid =
-            |error: &dyn std::fmt::Display| CliError::usage(format!("workload {}: {error}", cell.workload));
+        let invalid = |error: &dyn std::fmt::Display| CliError::usage(format!("workload {}: {error}", cell.workload));
         (workload.check)(&cell.parameters).map_err(|error| invalid(&error))?;
         if let (Runner::Tool { recipe, .. }, None) = (&workload.runner, &target.simulated) {
             let context = TrialContext::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
             let recipe = recipe(&context).map_err(|error| invalid(&error))?;
             for program in recipe.programs() {
-                machine::child::find_program(program).map_err(|error| CliError::usage(&error).maybe_hint(error.hint()))?;
+                machine::child::find_program(program)
+                    .map_err(|error| CliError::usage(&error).maybe_hint(error.hint()))?;
             }
         }
     }

@@ -85,7 +85,8 @@ impl TargetMachine {
         let started_unix_ms = if self.simulated.is_some() { EPOCH_UNIX_MS } else { now_unix_ms() };
         // The host is hashed too: machines of a fleet may begin in the same millisecond with the same seed.
         let host = self.host.as_ref().map_or(String::new(), |host| format!("\n{host}"));
-        let identity = format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
+        let identity =
+            format!("{}\n{}\n{:?}\n{started_unix_ms}\n{ordinal}{host}", plan.key(), self.seed, self.simulated);
         RunRecord {
             id: RunId(short_hash(&identity)),
             plan,
@@ -122,7 +123,8 @@ pub fn source(from: Option<&str>) -> Result<TopologySource, CliError> {
 
 /// Returns the path of this program, which workers run.
 pub fn current_exe() -> Result<PathBuf, CliError> {
-    std::env::current_exe().map_err(|error| CliError::failure(format!("cannot find the executable of nearfar: {error}")))
+    std::env::current_exe()
+        .map_err(|error| CliError::failure(format!("cannot find the executable of nearfar: {error}")))
 }
 
 /// Returns the results file or the address of the server: `--store`, else nearfar/results.db in the XDG data directory.
@@ -133,9 +135,11 @@ pub fn store_path(common: &cli::GlobalArgs) -> Result<PathBuf, CliError> {
         }
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         return match dir.filter(|dir| !dir.is_dir()) {
-            Some(dir) => {
-                Err(CliError::usage(format!("--store {}: the directory {} does not exist", path.display(), dir.display())))
-            }
+            Some(dir) => Err(CliError::usage(format!(
+                "--store {}: the directory {} does not exist",
+                path.display(),
+                dir.display()
+            ))),
             None => Ok(path.clone()),
         };
     }
@@ -146,8 +150,7 @@ fn default_store() -> Result<PathBuf, CliError> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
     data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
-        CliError::usage("no default results file: neither XDG_DATA_HOME nor HOME is set")
-            .hint("use --store FILE")
+        CliError::usage("no default results file: neither XDG_DATA_HOME nor HOME is set").hint("use --store FILE")
     })
 }
 

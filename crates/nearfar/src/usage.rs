@@ -73,9 +73,14 @@ fn with_separator(argument: &str, argv: &[OsString]) -> Option<Vec<String>> {
     }
     // The same word may occur earlier as the value of an option, so each position is tried.
     let positions = argv.iter().enumerate().skip(2).filter(|(_, word)| **word == argument);
-    positions.map(|(index, _)| [&["nearfar"], &argv[1..index], &["--"], &argv[index..]].concat()).find_map(|separated| {
-        Cli::command().try_get_matches_from(&separated).is_ok().then(|| separated.into_iter().map(String::from).collect())
-    })
+    positions.map(|(index, _)| [&["nearfar"], &argv[1..index], &["--"], &argv[index..]].concat()).find_map(
+        |separated| {
+            Cli::command()
+                .try_get_matches_from(&separated)
+                .is_ok()
+                .then(|| separated.into_iter().map(String::from).collect())
+        },
+    )
 }
 
 #[cfg(test)]
@@ -106,7 +111,8 @@ mod tests {
 
     #[test]
     fn separator_is_not_suggested_for_other_errors() {
-        let cases: &[&[&str]] = &[&["place", "--nosuch", "--", "true"], &["show", "a", "b"], &["place"], &["list", "x"]];
+        let cases: &[&[&str]] =
+            &[&["place", "--nosuch", "--", "true"], &["show", "a", "b"], &["place"], &["list", "x"]];
         for argv in cases {
             assert_eq!(explained(argv), None, "{argv:?}");
         }
@@ -139,7 +145,8 @@ mod tests {
         ];
         for (text, expected) in cases {
             let hint = policy_hint([&text.to_string()]);
-            let expected = expected.map(|name| format!("did you mean '{name}'? list policies with nearfar list policies"));
+            let expected =
+                expected.map(|name| format!("did you mean '{name}'? list policies with nearfar list policies"));
             assert_eq!(hint, expected, "{text}");
         }
     }

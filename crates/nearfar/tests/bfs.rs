@@ -50,7 +50,11 @@ fn fields_are_printed_as_the_graph500_names_them() {
 fn what_cannot_be_is_said_once() {
     for (args, status, expected) in [
         (&["--scale", "0"][..], 2, "scale 0"),
-        (&["--scale", "1", "--parts", "4"], 2, "2 vertices cannot be distributed to 4 shards\nhint: choose a larger scale"),
+        (
+            &["--scale", "1", "--parts", "4"],
+            2,
+            "2 vertices cannot be distributed to 4 shards\nhint: choose a larger scale",
+        ),
         (&["--scale", "31", "--parts", "2"], 77, "a graph of scale 31 needs"),
         (&["--scale", "10", "--parts", "3", "--root", "1024"], 2, "invalid root 1024"),
         (&["--scale", "10", "--parts", "0"], 2, "0 is not in 1..=1024"),

@@ -71,7 +71,10 @@ fn build_without_mpi_fails_under_a_launcher() {
         let output = output.expect("the program starts");
         let stderr = stderr(&output);
         assert_eq!(output.status.code(), Some(UNAVAILABLE), "{variable}: {stderr}");
-        assert!(stderr.contains("this build of nearfar does not support MPI") && stderr.contains("--features mpi"), "{stderr}");
+        assert!(
+            stderr.contains("this build of nearfar does not support MPI") && stderr.contains("--features mpi"),
+            "{stderr}"
+        );
         assert!(output.stdout.is_empty(), "{variable}");
     }
 }

@@ -86,7 +86,11 @@ mod with_parquet {
         assert!(nearfar(folder, &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
         std::fs::write(folder.join("file"), "precious").expect("the folder can be written");
         let cases: &[(&str, i32, &str)] = &[
-            ("file", 1, "a component of the path is a file, not a directory\nhint: name another directory with --output-dir"),
+            (
+                "file",
+                1,
+                "a component of the path is a file, not a directory\nhint: name another directory with --output-dir",
+            ),
             ("file/in/it", 1, "a component of the path is a file, not a directory"),
             ("/proc/self/nearfar", 1, "cannot write /proc/self/nearfar/date="),
             ("gs://bucket", 2, "writes to folders and s3://, not to gs://\nhint: write to a folder and copy it"),

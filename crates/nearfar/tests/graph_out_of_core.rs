@@ -227,9 +227,12 @@ fn a_disk_that_becomes_full_is_said_and_it_goes_on_when_there_is_room() {
     };
     let words = said(&output);
     assert!(output.status.success(), "{words}");
-    for expected in
-        ["No space left on device", "the build needs about", "more than it uses now", "hint: free disk space and rerun the command to resume"]
-    {
+    for expected in [
+        "No space left on device",
+        "the build needs about",
+        "more than it uses now",
+        "hint: free disk space and rerun the command to resume",
+    ] {
         assert!(words.contains(expected), "it should say {expected}: {words}");
     }
     let again = String::from_utf8_lossy(&output.stdout);

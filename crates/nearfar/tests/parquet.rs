@@ -174,7 +174,13 @@ fn a_folder_that_cannot_be_compared_over_parquet_is_said() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it was just written");
     let program = duckdb.to_string_lossy().into_owned();
     let cases: &[(&str, &str, &[&str], i32, &str)] = &[
-        ("parquet:nowhere", &program, &[], 2, "directory nowhere does not exist\nhint: 'nearfar export --format parquet"),
+        (
+            "parquet:nowhere",
+            &program,
+            &[],
+            2,
+            "directory nowhere does not exist\nhint: 'nearfar export --format parquet",
+        ),
         ("parquet:empty", &program, &[], 2, "no Parquet file below empty\nhint: "),
         ("parquet:older", &program, &[], 2, "older/old.parquet was exported by an older nearfar"),
         ("parquet:foreign", &program, &[], 2, "foreign/else.parquet was not exported by nearfar\nhint: "),

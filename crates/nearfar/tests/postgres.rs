@@ -66,7 +66,12 @@ mod with_postgres {
         let file = folder.join("r.db");
         let missing = nearfar(folder, &url, &["show"]);
         assert_eq!(missing.status.code(), Some(2));
-        assert!(said(&missing).contains("results store postgres://owner@localhost") && said(&missing).contains("does not exist"), "{}", said(&missing));
+        assert!(
+            said(&missing).contains("results store postgres://owner@localhost")
+                && said(&missing).contains("does not exist"),
+            "{}",
+            said(&missing)
+        );
         done(&nearfar(folder, &file, &["run", "quick", "--sim", SIM, "--quiet"]));
         for expected in ["added 1 runs", "added 0 runs, 0 trials, 0 tables; already present: 1 runs"] {
             let output = nearfar(folder, &url, &["import", "r.db"]);

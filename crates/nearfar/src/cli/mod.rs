@@ -507,10 +507,7 @@ fn import_formats() -> PossibleValuesParser {
     let own = [
         ("auto", "Detect the format from the content"),
         (store::import::STORE, "Another results file; runs that are already present are skipped"),
-        (
-            store::import::TABLE,
-            "CSV of published figures: test,metric,unit,better, then one column per configuration",
-        ),
+        (store::import::TABLE, "CSV of published figures: test,metric,unit,better, then one column per configuration"),
     ];
     let reports = model::import::reports::FORMATS.iter().map(|format| (format.name, format.about));
     own.into_iter().chain(reports).map(|(name, about)| PossibleValue::new(name).help(about)).collect::<Vec<_>>().into()

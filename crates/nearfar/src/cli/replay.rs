@@ -104,7 +104,10 @@ mod tests {
     #[test]
     fn arguments_of_the_plan_are_replayed_in_typed_order() {
         let cases: &[(&[&str], &[&str])] = &[
-            (&["run", "quick", "--set", "size=1", "--set=size=2"], &["run", "quick", "--set", "size=1", "--set", "size=2"]),
+            (
+                &["run", "quick", "--set", "size=1", "--set=size=2"],
+                &["run", "quick", "--set", "size=1", "--set", "size=2"],
+            ),
             (
                 &["measure", "stream", "-C", "0-3", "-qr", "3", "--smoke"],
                 &["measure", "stream", "--physcpubind", "0-3", "--repetitions", "3", "--smoke"],
@@ -131,9 +134,22 @@ mod tests {
 
     #[test]
     fn issue_23_size_replays_warmup_and_time_limit() {
-        let argv = ["size", "--dram", "50%,100%", "--warmup", "2", "--time-limit", "1m", "--within", "3%", "--", "xz", "-k"];
-        let expected =
-            ["size", "--dram", "50%,100%", "--warmup", "2", "--time-limit", "1m", "--max-slowdown", "3%", "--", "xz", "-k"];
+        let argv =
+            ["size", "--dram", "50%,100%", "--warmup", "2", "--time-limit", "1m", "--within", "3%", "--", "xz", "-k"];
+        let expected = [
+            "size",
+            "--dram",
+            "50%,100%",
+            "--warmup",
+            "2",
+            "--time-limit",
+            "1m",
+            "--max-slowdown",
+            "3%",
+            "--",
+            "xz",
+            "-k",
+        ];
         assert_eq!(replayed(&argv), expected);
     }
 

@@ -23,7 +23,9 @@ fn in_threads(args: &BfsArgs, settings: &GlobalArgs) -> CommandResult {
     let (done, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
     match failed.into_iter().find_map(|result| result.err().flatten()) {
         Some(error) => Err(error),
-        None => done.into_iter().flatten().next().map_or_else(|| Err(no_reason()), |first| print(&first, args, 1, parts)),
+        None => {
+            done.into_iter().flatten().next().map_or_else(|| Err(no_reason()), |first| print(&first, args, 1, parts))
+        }
     }
 }
 
@@ -45,7 +47,10 @@ fn as_rank(args: &BfsArgs, settings: &GlobalArgs) -> CommandResult {
 /// Fails, because without MPI each process would search the whole graph.
 #[cfg(not(feature = "mpi"))]
 fn as_rank(_: &BfsArgs, _: &GlobalArgs) -> CommandResult {
-    let error = CliError::with(CliStatus::Skipped, "this build of nearfar does not support MPI, but an MPI launcher started it");
+    let error = CliError::with(
+        CliStatus::Skipped,
+        "this build of nearfar does not support MPI, but an MPI launcher started it",
+    );
     Err(error.hint(
         "build with 'cargo build --release -p nearfar --features mpi' (on Debian, this needs libopenmpi-dev and libclang-dev), \
          or run nearfar bfs --parts N without a launcher",

@@ -68,7 +68,8 @@ fn show_index(table: &IndexTable, format: TableFormat) -> CommandResult {
         TableFormat::Csv => output::print(&report::table::index_csv(table))?,
         TableFormat::Json => output::print_json(&report::json::index(table))?,
         TableFormat::Svg => {
-            return Err(CliError::usage("--format svg is not supported for an index").hint("use --format text, or nearfar report"));
+            return Err(CliError::usage("--format svg is not supported for an index")
+                .hint("use --format text, or nearfar report"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -95,7 +95,8 @@ fn limits(args: &ExpandArgs, common: &GlobalArgs) -> Result<ExpansionLimits, Cli
 fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     let text = args.dram.trim();
     if !text.ends_with('%') {
-        return Bytes::parse(text).map_err(|error| CliError::usage(format!("--dram: {error}, or a percentage such as 50%")));
+        return Bytes::parse(text)
+            .map_err(|error| CliError::usage(format!("--dram: {error}, or a percentage such as 50%")));
     }
     let share = parse_share(text).map_err(|error| CliError::usage(format!("--dram: {error}")))?;
     let share_of = |peak: Bytes| Bytes((peak.0 as f64 * share) as u64);
@@ -193,8 +194,9 @@ fn supervise(
     loop {
         let signal = signals.recv_timeout(POLL_INTERVAL).ok();
         if status.is_none() {
-            status =
-                program.try_wait().map_err(|error| CliError::failure(format!("cannot wait for the program: {error}")))?;
+            status = program
+                .try_wait()
+                .map_err(|error| CliError::failure(format!("cannot wait for the program: {error}")))?;
         }
         let processes = if status.is_some() { expansion.processes() } else { vec![program.id()] };
         if let Some(status) = status.filter(|_| processes.is_empty()) {

@@ -100,9 +100,7 @@ fn in_core(args: &BuildArgs, spec: &Spec, team: PlainTeam) -> Result<GraphFacts,
         let requirements = BuildRequirements::of(spec, team.0, args.columns).map(|requirements| requirements.memory);
         let error = CliError::from(error);
         match requirements {
-            Ok(memory) => {
-                error.hint(format!("build out of core with --memory SIZE, at least about {memory}"))
-            }
+            Ok(memory) => error.hint(format!("build out of core with --memory SIZE, at least about {memory}")),
             Err(_) => error,
         }
     })?;
@@ -240,8 +238,7 @@ fn to_pipe(bytes: &[u8]) -> Result<(), CliError> {
 }
 
 fn exists(path: &Path) -> CliError {
-    CliError::usage(format!("{} already exists", path.display()))
-        .hint("choose another name or remove the file")
+    CliError::usage(format!("{} already exists", path.display())).hint("choose another name or remove the file")
 }
 
 /// Returns the directory of a file.

@@ -35,7 +35,8 @@ pub fn run(args: &ListArgs, _common: &GlobalArgs) -> CommandResult {
 /// Returns the name and the question of every built-in experiment.
 fn built_in() -> Result<Vec<(String, String)>, CliError> {
     let specs = workloads::specs();
-    let read =
-        |(file, text): &(&str, &str)| model::experiments::experiment::parse(text, file, &specs).map_err(CliError::failure);
+    let read = |(file, text): &(&str, &str)| {
+        model::experiments::experiment::parse(text, file, &specs).map_err(CliError::failure)
+    };
     BUILT_IN.iter().map(read).map(|experiment| experiment.map(|one| (one.name, one.question))).collect()
 }

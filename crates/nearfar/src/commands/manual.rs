@@ -84,8 +84,9 @@ fn public(command: &Command, change: &dyn Fn(&str, Arg) -> Arg) -> Command {
 /// Adds the names of workloads, experiments and policies to completions. The parser does not check them, because the commands
 /// report unknown names with a better message.
 fn with_names(command: &str, argument: Arg) -> Arg {
-    let policies =
-        || PossibleValuesParser::new(model::placements::placement::policy_infos().into_iter().map(|policy| policy.name));
+    let policies = || {
+        PossibleValuesParser::new(model::placements::placement::policy_infos().into_iter().map(|policy| policy.name))
+    };
     match (command, argument.get_id().as_str()) {
         ("measure", "workload") => {
             let names = workloads::specs().into_iter().map(|spec| &*spec.name.leak());

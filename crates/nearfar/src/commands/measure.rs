@@ -45,8 +45,11 @@ fn check_workload(name: &str) -> Result<(), CliError> {
     }
     let specs = workloads::specs();
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    Err(CliError::usage(format!("unknown workload '{name}'"))
-        .hint(hint(name, &names, "list workloads with nearfar list workloads")))
+    Err(CliError::usage(format!("unknown workload '{name}'")).hint(hint(
+        name,
+        &names,
+        "list workloads with nearfar list workloads",
+    )))
 }
 
 fn plan(
@@ -57,8 +60,8 @@ fn plan(
 ) -> Result<Plan, CliError> {
     let MeasureCommandArgs { smoke, devices, .. } = args;
     let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
-    let plan =
-        single.plan(&catalogue.topology, &workloads::specs(), options)
+    let plan = single
+        .plan(&catalogue.topology, &workloads::specs(), options)
         .map_err(|error| CliError::plan(&error).maybe_hint(policy_hint(&args.placements).as_deref()))?;
     check(&plan, target)?;
     Ok(plan)

@@ -105,7 +105,8 @@ fn race(
     // Read again, because the end is stored now.
     let record = store.run(&record.id.0).map_err(CliError::failure)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
-    let answer = PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
+    let answer =
+        PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
     Ok((record, answer))
 }
 
@@ -201,8 +202,7 @@ fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
 /// Splits a command line into arguments as a shell does, without expansions.
 fn split(option: &str, text: &str) -> Result<Vec<String>, CliError> {
     let words = shlex::split(text).filter(|words| !words.is_empty());
-    words
-        .ok_or_else(|| CliError::usage(format!("{option} '{text}': the command is empty or has an unclosed quote")))
+    words.ok_or_else(|| CliError::usage(format!("{option} '{text}': the command is empty or has an unclosed quote")))
 }
 
 fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
@@ -270,12 +270,12 @@ fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement, q
 /// Rejects `--save` and `--apply` for simulated machines, and empty names.
 fn check_result_args(args: &PlaceArgs) -> Result<(), CliError> {
     if args.machine.sim.is_some() && (args.result.apply || args.result.save.is_some()) {
-        return Err(CliError::usage(
-            "--save and --apply cannot be used with --sim, which measures nothing",
-        ));
+        return Err(CliError::usage("--save and --apply cannot be used with --sim, which measures nothing"));
     }
     match &args.result.save {
-        Some(name) if name.trim().is_empty() => Err(CliError::usage("--save: the name of a placement must not be empty")),
+        Some(name) if name.trim().is_empty() => {
+            Err(CliError::usage("--save: the name of a placement must not be empty"))
+        }
         _ => Ok(()),
     }
 }
@@ -304,7 +304,9 @@ fn exec_command(args: &PlaceArgs, placement: &Placement) -> CliError {
                 return CliError::with(CliStatus::NotPermitted, message)
                     .hint("the CPUs of this machine have changed; repeat the measurement");
             }
-            Err(error) => return CliError::with(CliStatus::NotPermitted, error).hint("repeat the measurement on this machine"),
+            Err(error) => {
+                return CliError::with(CliStatus::NotPermitted, error).hint("repeat the measurement on this machine");
+            }
         }
     }
     if let Err(error) = machine::affinity::set_memory_policy(&placement.memory) {

@@ -8,7 +8,7 @@ use model::values::undo::{RestoreStatus, Restored};
 use crate::cli::{RestoreArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::{failure, site, lock_now};
+use crate::run_guard::{failure, lock_now, site};
 
 /// Restores the settings of the undo journal.
 pub fn run(args: &RestoreArgs) -> CommandResult {
@@ -36,7 +36,8 @@ fn not_restored(restored: &Restored) -> CliError {
             CliError::with(CliStatus::NotPermitted, "some settings could not be restored")
                 .hint("run nearfar restore as root")
         }
-        _ => CliError::failure("some settings could not be restored")
-            .hint("use --force to restore settings that another program has changed, or --forget to keep the present values"),
+        _ => CliError::failure("some settings could not be restored").hint(
+            "use --force to restore settings that another program has changed, or --forget to keep the present values",
+        ),
     }
 }

@@ -30,7 +30,8 @@ pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
         let record = store.run(&args.run).map_err(CliError::usage)?;
         let kept = record.host.clone().filter(|_| args.keep.contains(&Keep::HostLabel));
         options.host = args.host_label.clone().or(kept);
-        let shared = model::sharing::share::run(&record, &store.trials(&record.id).map_err(CliError::failure)?, &options);
+        let shared =
+            model::sharing::share::run(&record, &store.trials(&record.id).map_err(CliError::failure)?, &options);
         write_new(&args.output, Content::Run(&shared.record, &shared.trials))?;
         let trials = shared.trials.len();
         let content =
@@ -94,7 +95,9 @@ fn print_summary(summary: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) 
     let ShareSummary { content, names, taken } = summary;
     if args.format == TextOrJson::Json {
         let names: serde_json::Map<_, _> = names.iter().map(|(kind, name)| ((*kind).into(), json!(name))).collect();
-        return output::print_json(&json!({ "file": args.output, "what": content, "names": names, "taken_out": taken }));
+        return output::print_json(
+            &json!({ "file": args.output, "what": content, "names": names, "taken_out": taken }),
+        );
     }
     output::print(&args.output.display().to_string())?;
     if common.quiet {

@@ -24,7 +24,11 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
-        return print(args.format, || report::table::trials(&record, &trials, &style), || report::json::trials(&trials));
+        return print(
+            args.format,
+            || report::table::trials(&record, &trials, &style),
+            || report::json::trials(&trials),
+        );
     }
     let finding = summarise(&record.plan, &trials);
     let load = || if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };

@@ -20,22 +20,20 @@ use crate::target_machine::{TargetMachine, far_site};
 
 /// Measures the peak memory of the command without a limit, then its speed with each budget.
 pub fn run(args: &SizeArgs, common: &GlobalArgs) -> CommandResult {
-    let within_percent = 100.0
-        * parse_share(&args.max_slowdown).map_err(|error| CliError::usage(format!("--max-slowdown: {error}")))?;
+    let within_percent =
+        100.0 * parse_share(&args.max_slowdown).map_err(|error| CliError::usage(format!("--max-slowdown: {error}")))?;
     let time_limit = Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?;
     let budgets = args.dram.iter().map(|text| BudgetArg::parse(text)).collect::<Result<Vec<_>, _>>()?;
     machine::child::find_program(&args.command[0]).map_err(|error| CliError::usage(&error).maybe_hint(error.hint()))?;
     if args.machine.sim.is_some() {
-        return Err(CliError::usage(
-            "--sim is not supported: a simulated machine has no swap",
-        ));
+        return Err(CliError::usage("--sim is not supported: a simulated machine has no swap"));
     }
     let (guard, target) = RunGuard::acquire(&args.guard, common, false, || TargetMachine::from_flags(&args.machine))?;
     if !common.quiet {
         eprintln!("measuring the peak memory without a limit");
     }
-    let need =
-        lab::real::required(&args.command, &far_site(), time_limit, &guard.stop).map_err(|status| peak_error(&status))?;
+    let need = lab::real::required(&args.command, &far_site(), time_limit, &guard.stop)
+        .map_err(|status| peak_error(&status))?;
     let size = SizePlan { need, within_percent };
     let mut plan = plan(args, &target, &placements(args.engine, &budgets, need), time_limit, size)?;
     plan.command.clone_from(&common.argv);

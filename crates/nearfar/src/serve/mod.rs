@@ -67,7 +67,8 @@ impl HttpServer {
         let token = machine::token::token()
             .map_err(|error| CliError::failure(format!("the kernel gives no random bits for a token: {error}")))?;
         let listener = address.listen()?;
-        let bound = listener.local_addr().map_err(|error| CliError::failure(format!("no address to listen on: {error}")))?;
+        let bound =
+            listener.local_addr().map_err(|error| CliError::failure(format!("no address to listen on: {error}")))?;
         let url = format!("http://{}/?token={token}", address.in_url(bound));
         let shared = Arc::new(ServerState {
             guard: Guard::new(token, bound, address.name()),

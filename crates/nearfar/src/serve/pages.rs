@@ -141,9 +141,10 @@ impl PageCache {
                 let (state, key) = (extent_id(store.extent()?), format!("compare {:?}", head.query));
                 HttpResponse::page(self.page(&key, &state, |_| comparison_page(&store, head))?)
             }
-            Route::CompareJson => {
-                HttpResponse::json(HttpStatus::Ok, &report::json::comparison(&compare::comparison(&asked(head)?, &store)?))
-            }
+            Route::CompareJson => HttpResponse::json(
+                HttpStatus::Ok,
+                &report::json::comparison(&compare::comparison(&asked(head)?, &store)?),
+            ),
         }))
     }
 

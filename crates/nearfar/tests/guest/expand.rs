@@ -77,7 +77,9 @@ fn restore_after_kill_9_removes_the_cgroup() {
     assert_eq!(job.step("lifted").status, 0, "its limit is lifted");
     let early = job.text("early");
     assert_eq!(job.step("early").status, 1, "{early}");
-    for words in ["is still in it; end it first", "controller memory below cgroup /sys/fs/cgroup could not be restored to off"] {
+    for words in
+        ["is still in it; end it first", "controller memory below cgroup /sys/fs/cgroup could not be restored to off"]
+    {
         assert!(early.contains(words), "{words}: {early}");
     }
     assert_eq!(job.step("over").status, 0);

@@ -9,7 +9,7 @@ use graph::FileError;
 use model::values::units::Bytes;
 
 use super::build_dir::sync_dir;
-use super::{BUFFER, exists, dir_of};
+use super::{BUFFER, dir_of, exists};
 use crate::error::{CliError, CliStatus};
 
 /// A new file that is removed unless it is finished. A killed process leaves the partial file, which the next process that

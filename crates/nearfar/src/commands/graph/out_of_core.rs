@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::build_dir::{self, BuildDir};
 use super::progress::Eta;
-use super::{GraphFacts, exists, facts_of_graph, dir_of};
+use super::{GraphFacts, dir_of, exists, facts_of_graph};
 use crate::cli::{BuildArgs, EdgeFormat};
 use crate::error::{CliError, CliStatus};
 
@@ -33,11 +33,8 @@ struct MemoryBudget {
 impl MemoryBudget {
     fn new(limit: Bytes, threads: usize, is_resumed: bool) -> Result<Self, CliError> {
         let (own, _) = machine::memory::resident().ok_or_else(|| {
-            CliError::with(
-                CliStatus::Skipped,
-                "--memory is not supported: the memory usage of this process is unknown",
-            )
-            .hint("mount /proc; the usage is in /proc/self/status")
+            CliError::with(CliStatus::Skipped, "--memory is not supported: the memory usage of this process is unknown")
+                .hint("mount /proc; the usage is in /proc/self/status")
         })?;
         let reserve = if is_resumed { RESERVE / 2 } else { RESERVE };
         Ok(Self { limit, reserved: own.0 + reserve + RESERVE_PER_THREAD * threads as u64 })
@@ -113,7 +110,8 @@ fn check_disk(args: &BuildArgs, needed: Bytes) -> Result<(), CliError> {
     if needed.0 <= free.0.saturating_add(used.0) {
         return Ok(());
     }
-    let message = format!("{}: the build needs about {needed} of disk space, only {free} are free", args.output.display());
+    let message =
+        format!("{}: the build needs about {needed} of disk space, only {free} are free", args.output.display());
     Err(CliError::with(CliStatus::Skipped, message).hint("use a smaller scale or another disk"))
 }
 
@@ -139,7 +137,9 @@ fn failure(error: Error, memory: &MemoryBudget, dir: &BuildDir, spec: &Spec, thr
             ))
             .hint(format!("free disk space and rerun the command to resume, or remove {path} to cancel the build"))
         }
-        StorageErrorKind::Damaged => CliError::usage(&storage_error).hint(format!("remove {path} to restart the build")),
+        StorageErrorKind::Damaged => {
+            CliError::usage(&storage_error).hint(format!("remove {path} to restart the build"))
+        }
         StorageErrorKind::Foreign => CliError::usage(format!("{path}: {storage_error}"))
             .hint("rerun the original command to resume that build, or remove the directory"),
         StorageErrorKind::Other => CliError::failure(&storage_error).hint("rerun the command to resume"),
@@ -204,7 +204,9 @@ impl Edges for EdgeFile {
             ));
         }
         match edges.iter().flatten().find(|vertex| **vertex >= self.spec.vertices()) {
-            Some(vertex) => Err(format!("{}: vertex {vertex} is out of range for scale {}", self.name, self.spec.scale)),
+            Some(vertex) => {
+                Err(format!("{}: vertex {vertex} is out of range for scale {}", self.name, self.spec.scale))
+            }
             None => Ok(()),
         }
     }

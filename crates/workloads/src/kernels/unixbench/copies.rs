@@ -78,7 +78,7 @@ pub(super) fn run_each<'a>(job: &TrialContext, program: impl Fn(usize) -> Progra
     let ended: Vec<CopyExit> = started.iter_mut().map(RunningCopy::read).collect::<Result<_, _>>()?;
     let seats = ended.iter().zip(masks).zip(&job.seats);
     let seat = |((ended, mask), asked): ((&CopyExit, Option<CpuSet>), &CpuId)| {
-        Some(ThreadBinding { asked: *asked, mask: mask?, before: ended.before, after: ended.after })
+        Some(ThreadBinding { requested: *asked, mask: mask?, before: ended.before, after: ended.after })
     };
     let seats = seats.filter_map(seat).collect();
     Ok(Copies { copies: ended.into_iter().map(|ended| ended.copy).collect(), seats })
@@ -225,7 +225,7 @@ mod tests {
         let cpu = own.iter().next().unwrap();
         let job = TrialContext { threads: 2, seats: vec![cpu; 2], ..job_for_tests("pipe-throughput") };
         let copies = run(&job, SYSTEM, &["pipe", "1000000"]).unwrap();
-        let proof = ThreadBinding { asked: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
+        let proof = ThreadBinding { requested: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         assert_eq!(copies.seats, vec![proof; 2]);
         assert_eq!(copies.copies.len(), 2);
         assert_eq!(affinity::mask_of(0).unwrap(), own);
