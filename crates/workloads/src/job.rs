@@ -23,7 +23,7 @@ pub struct TrialContext {
     pub server_cpus: CpuSet,
     pub memory: MemoryPolicy,
     pub seed: u64,
-    /// Deadline for every wait.
+    /// Maximum duration of any wait.
     pub time_limit: Nanos,
     /// Records the activity of the CPUs while the kernel measured.
     pub meanwhile: CpuTimes,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::job::Failure;
 
-/// Spin time after which a waiting thread sleeps. A longer wait is not the skew of a few microseconds between threads.
+/// Spin time after which a waiting thread sleeps. By then the wait exceeds the usual skew of microseconds by far.
 const SPIN_MAX: Duration = Duration::from_secs(1);
 /// Spins between two clock readings. A reading costs as much as some tens of spins.
 const SPINS_PER_LOOK: u32 = 256;

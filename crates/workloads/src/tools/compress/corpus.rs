@@ -193,7 +193,7 @@ fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
             return Ok((bytes, digest));
         }
         bytes += got as u64;
-        // Zero the unused rest of a partial buffer. Files of different lengths differ by their length field.
+        // Zero the unused rest of a partial buffer. Different lengths are detected by comparing the lengths.
         buffer[got..].fill(0);
         for word in buffer[..got.next_multiple_of(8)].chunks_exact(8) {
             let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));

@@ -55,7 +55,7 @@ pub(super) fn words(job: &TrialContext, file: &str, bytes: u64, pass: FioRun, ou
     words.0
 }
 
-/// Appends `--name=value` pairs.
+/// Arguments of the form `--name=value`.
 struct FioArgs(Vec<String>);
 
 impl FioArgs {
@@ -98,7 +98,7 @@ fn requests(job: &TrialContext, whole: u64, words: &mut FioArgs) {
         words.say("unified_rw_reporting", "both");
     }
     if rw.starts_with("rand") {
-        // Both use the same syntax.
+        // nearfar and fio use the same syntax.
         words.say("random_distribution", parameters.text("distribution"));
         words.say("norandommap", 1);
         words.say("random_generator", "tausworthe64");

@@ -152,7 +152,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
     }
     let block = job.parameters.size("bs") as f64;
     let each = figures.bytes_per_second / figures.rate;
-    // Both are rounded; the rate is limited by the time in milliseconds.
+    // Both values are rounded: fio computes the rate from a time in whole milliseconds.
     if (each / block - 1.0).abs() > 0.01 {
         return Err(wrong(format!("its requests had {each:.0} bytes, {block} were asked for")));
     }
