@@ -49,8 +49,8 @@ pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
     let mut command = Command::new(Path::new(ROOT).join("scripts/guest"));
     // The default build loads fewer libraries, which the emulator would have to relocate for each start.
     let program = std::env::var("NEARFAR_DEFAULT_BUILD").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nearfar").into());
-    // A job takes 10 to 60 s on an idle machine.
-    command.args(["--program", &program, "--time-limit", "240", "--offline"]).args(boot.flags);
+    // A job takes 10 to 120 s on an idle machine.
+    command.args(["--program", &program, "--time-limit", "900", "--offline"]).args(boot.flags);
     for name in ["meddle", "held"] {
         command.arg("--files").arg(format!("{}:/bin/{name}", meddle.display()));
     }
