@@ -2,7 +2,7 @@
 # missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check check-arm bare soak bench guest deb static site looks clean
+.PHONY: help setup run test check check-arm miri bare soak bench guest deb static site looks clean
 NEARFAR = target/release/nearfar
 CARGO ?= cargo
 # All optional features but MPI, and the dependencies of these features without their code (crates/nearfar/Cargo.toml).
@@ -42,6 +42,9 @@ check: ## formatting, lints, documentation, wording, spelling, names, commit mes
 check-arm: setup ## build for 64-bit ARM and run the tests there, emulated
 	@scripts/setup arm
 	@scripts/check-arm --all
+
+miri: setup ## run the tests of unsafe code that Miri can execute (nightly toolchain)
+	@scripts/check-miri
 
 bare: ## the README's commands in a bare Debian, with and without network (40 minutes, root)
 	@scripts/bare
