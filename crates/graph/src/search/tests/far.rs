@@ -174,21 +174,6 @@ fn levels_equal_those_of_a_search_in_memory() {
     }
 }
 
-/// Small enough for Miri, which checks the memory accesses of late reads, too.
-#[test]
-fn two_threads_search_a_small_graph_outside_dram() {
-    let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(4), &ArrayPlacement::kernel_default()).unwrap();
-    let (layout, bytes) = with_little(&tuples, 1, 0);
-    let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
-    let mut search = Search::new(&layout, Isa::best(), Nodes::one(2), &ArrayPlacement::kernel_default()).unwrap();
-    shelved(&search, 2, &bytes, 3, None);
-    for tuning in [Tuning::FAR, DOWN, UP] {
-        let parents = searched(&mut search, 2, root, &tuning);
-        search.io().unwrap();
-        Validator::new(&tuples).check(&PlainTeam(2), root as u32, &parents).unwrap().unwrap();
-    }
-}
-
 #[test]
 fn hubs_with_several_pieces_are_read_piece_by_piece() {
     let mut edges: Vec<(u32, u32)> = (0..100).map(|vertex| (vertex, vertex + 1)).collect();
