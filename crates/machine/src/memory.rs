@@ -83,6 +83,15 @@ impl MemoryError {
 }
 
 /// Views the bytes of values as values of another type; bytes at the end that do not make a whole value are left out.
+///
+/// ```
+/// use machine::memory::{PlacedMemory, cast_slice};
+///
+/// fn bytes(memory: &PlacedMemory<u64>) -> &[u8] {
+///     cast_slice(memory.as_slice())
+/// }
+/// ```
+///
 /// Neither type has interior mutability:
 ///
 /// ```compile_fail,E0277
@@ -129,14 +138,14 @@ pub fn cast_slice<T: IntoBytes + Immutable, U: FromBytes + Immutable>(values: &[
 ///
 /// ```compile_fail,E0502
 /// # use std::sync::atomic::{AtomicU64, Ordering};
-/// # use model::placement::MemoryPolicy;
-/// use machine::memory::{HugePages, PlacedMemory, cast_slice_mut};
+/// use machine::memory::{PlacedMemory, cast_slice_mut};
 ///
-/// let mut memory: PlacedMemory<u64> = PlacedMemory::new(4096, &MemoryPolicy::Kernel, HugePages::System).unwrap();
-/// let shared: &[AtomicU64] = cast_slice_mut(memory.as_mut_slice());
-/// let plain: &[u64] = memory.as_slice();
-/// shared[0].store(1, Ordering::Relaxed);
-/// assert_eq!(plain[0], 0);
+/// fn stale_read(memory: &mut PlacedMemory<u64>) -> u64 {
+///     let shared: &[AtomicU64] = cast_slice_mut(memory.as_mut_slice());
+///     let plain: &[u64] = memory.as_slice();
+///     shared[0].store(1, Ordering::Relaxed);
+///     plain[0]
+/// }
 /// ```
 ///
 /// # Panics
