@@ -248,7 +248,7 @@ fn server_user() -> Option<(u32, u32)> {
 fn children(parent: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("Linux").flatten();
     let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|process| parent_of(*process) == Some(of)).collect()
+    processes.filter(|process| parent_of(*process) == Some(parent)).collect()
 }
 
 /// The parent of a process, unless the process is a zombie.
