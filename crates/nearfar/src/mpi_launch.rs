@@ -16,7 +16,15 @@ pub fn is_rank() -> bool {
 pub fn usage_error(error: &clap::Error, explained: Option<&CliError>) -> ExitCode {
     #[cfg(feature = "mpi")]
     if is_rank() {
-        let print = || explained.map_or_else(|| error.print(), |explained| Ok(drop(explained.print())));
+        let print = || {
+            explained.map_or_else(
+                || error.print(),
+                |explained| {
+                    let _ = explained.print();
+                    Ok(())
+                },
+            )
+        };
         return crate::mpi::once(print, error.exit_code());
     }
     explained.map_or_else(|| error.exit(), CliError::print)

@@ -51,7 +51,7 @@ fn a_killed_export_leaves_whole_files_only_and_can_be_repeated() {
         while !begun() {
             assert!(child.try_wait().unwrap().is_none(), "it never ends by itself");
         }
-        for spin in 0..model::plan::stream(round, "kill") % 120_000_000 {
+        for spin in 0..model::values::plan::stream(round, "kill") % 120_000_000 {
             std::hint::black_box(spin);
         }
         child.kill().unwrap();
