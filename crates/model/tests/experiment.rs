@@ -70,7 +70,7 @@ fn wishes(smoke: bool) -> PlanOptions<'static> {
 
 /// A text after the head, which is two lines, and how the error begins after the file's name.
 const WRONG: &[(&str, &str)] = &[
-    ("", "1:1: an experiment has no [[workload]]\nhint: add [[workload]] with name = one of stream, pingpong"),
+    ("", "1:1: the experiment has no [[workload]]\nhint: add [[workload]] with name = one of stream, pingpong"),
     ("[[workload]]\n", "3:1: [[workload]] has no name\nhint: add name = one of stream"),
     ("[[workload]]\nname = \"strem\"", "4:8: no workload is called 'strem'\nhint: there are stream, "),
     ("[[workload]]\nname = 5", "4:8: name = 5: it should be a text in quotes, not a whole number"),
@@ -159,7 +159,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[compare]\nby = \"set.sise\"\n[[workload]]\nname = \"stream\"",
-        "4:6: no workload here has a parameter 'sise'; they have size, ",
+        "4:6: no workload of the experiment has a parameter 'sise'; ",
     ),
     (
         "[compare]\nbaseline = \"kernal\"\n[[workload]]\nname = \"stream\"\nplacements = [\"compact\", \"kernel\"]",
@@ -315,7 +315,7 @@ fn experiment_baselines_are_named_as_their_columns() {
 fn experiment_without_a_runnable_cell_says_why() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
     let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
-    let expected = "nothing of e can be run here: queens @ big: all cores that this process may use are of one kind; \
+    let expected = "this machine can run no cell of e: queens @ big: all cores that this process may use are of one kind; \
                     queens @ -C 77: -C: CPU 77 does not exist; this machine has 0-11; queens @ memory-remote: ";
     assert!(matches!(&error, PlanError::NothingToRun(why) if why.starts_with(expected)), "{error}");
     // Multiples of the cache size require a machine that reports it.
@@ -336,7 +336,7 @@ fn experiment_grids_are_bounded() {
         many.join(",")
     );
     let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
-    assert_eq!(error, PlanError::Invalid("the lists make 90000 cells; at most 10000 are possible".into()));
+    assert_eq!(error, PlanError::Invalid("the lists define 90000 cells; the maximum is 10000".into()));
 }
 
 fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Option<usize>) -> SingleWorkload {
@@ -368,7 +368,7 @@ fn experiment_takes_other_values_of_parameters() {
     let plan = experiment.plan_with(&model(RYZEN), &specs(), wishes(true), &kept).unwrap();
     assert_eq!(plan.cells[0].parameters.integer("size"), 2 << 20, "what was given keeps its value in a smoke test");
     for (pair, expected) in [
-        (("sise", "1"), "no workload of e has a parameter 'sise'; they have size, "),
+        (("sise", "1"), "no workload of e has a parameter 'sise'; the parameters are size, "),
         (("size", "much"), "size of workload stream: 'much' is not a size"),
     ] {
         let error = given(&[pair]).unwrap_err();
@@ -491,7 +491,7 @@ fn memory_beyond_dram_is_for_workloads_with_arrays() {
     let there = KernelFeatures { far: true, ..KernelFeatures::default() };
     assert_eq!(plan("arrays", there), (2, vec![]));
     let (cells, skipped) = plan("other", there);
-    assert!(cells == 1 && skipped[0].contains("other does not; hint: nearfar expand"), "{skipped:?}");
+    assert!(cells == 1 && skipped[0].contains("other does not support memory 'far'"), "{skipped:?}");
     let (cells, skipped) = plan("arrays", KernelFeatures::default());
-    assert!(cells == 1 && skipped[0].contains("no folder on a disk"), "{skipped:?}");
+    assert!(cells == 1 && skipped[0].contains("no directory on a disk"), "{skipped:?}");
 }

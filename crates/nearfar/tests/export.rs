@@ -3,9 +3,6 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A run on a simulated machine is the same each time.
-const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
-
 fn nearfar(folder: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
@@ -38,6 +35,9 @@ fn flags_of_one_kind_of_format_are_refused_with_the_other() {
 #[cfg(feature = "parquet")]
 mod with_parquet {
     use super::*;
+
+    /// A simulated machine, so that runs are reproducible.
+    const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
 
     #[test]
     fn every_run_is_one_file_and_a_repetition_changes_nothing() {

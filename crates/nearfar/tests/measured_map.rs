@@ -128,7 +128,7 @@ fn load_makes_memory_slower_and_siblings_share_a_core() {
     let alone = measured(folder.path(), "rk3399", &["--smoke"]);
     let missing = list(&alone, "missing");
     assert_eq!(missing.len(), 1, "{missing:?}");
-    assert_eq!(missing[0]["why"], "no core here has two threads");
+    assert_eq!(missing[0]["why"], "no core has two threads");
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn mistakes_are_named() {
     };
     for (words, expected) in [
         (&["--class", "cpu.colour"][..], "no run has recorded a fact 'cpu.colour'"),
-        (&["--workload", "strem"], "no run here has results of workload 'strem'"),
+        (&["--workload", "strem"], "no run has results of workload 'strem'"),
         (&["--false-alarms", "0"], "above 0 and at most 50"),
         (&["nosuchrun"], "nosuchrun"),
     ] {

@@ -39,11 +39,11 @@ fn write_and_kill(path: &Path, round: u64, known: &BTreeSet<u32>) -> BTreeSet<u3
     let mut child = writer(path, RUN, TRIALS);
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let random = model::values::plan::stream(round, "kill");
-    let wanted = (random % 8) as usize;
-    let mut acknowledged = BTreeSet::new();
-    while acknowledged.difference(known).count() < wanted {
+    let count = (random % 8) as usize;
+    let mut stored = BTreeSet::new();
+    while stored.difference(known).count() < count {
         let Some(line) = output.next() else { break };
-        acknowledged.extend(acknowledged(&line.unwrap()));
+        stored.extend(acknowledged(&line.unwrap()));
     }
     for spin in 0..(random >> 32) % 400_000 {
         std::hint::black_box(spin);
@@ -51,8 +51,8 @@ fn write_and_kill(path: &Path, round: u64, known: &BTreeSet<u32>) -> BTreeSet<u3
     child.kill().unwrap();
     child.wait().unwrap();
     // Trials acknowledged before the kill but read after it count as stored too.
-    acknowledged.extend(output.map_while(Result::ok).filter_map(|line| acknowledged(&line)));
-    acknowledged
+    stored.extend(output.map_while(Result::ok).filter_map(|line| acknowledged(&line)));
+    stored
 }
 
 /// The positions of the stored trials, after comparing each trial with the expected one.

@@ -65,7 +65,7 @@ prop_compose! {
         workload in any::<String>(),
         parameters in prop::collection::btree_map(any::<String>(), value(), 0..4),
         name in any::<String>(),
-        seats in prop::collection::vec((0..8192_u32).prop_map(CpuId), 0..4),
+        bindings in prop::collection::vec((0..8192_u32).prop_map(CpuId), 0..4),
         warmup in any::<bool>(),
     ) -> Trial {
         Trial {
@@ -87,7 +87,7 @@ prop_compose! {
     fn outcome()(
         status in status(),
         samples in prop::collection::vec((any::<String>(), finite()), 0..5),
-        (looks, swapped, started, took) in any::<(u64, Option<u64>, u64, u64)>(),
+        (polls, swapped, started, took) in any::<(u64, Option<u64>, u64, u64)>(),
         policy in any::<Option<String>>(),
         unavailable in prop::collection::btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Outcome {
