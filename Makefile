@@ -37,6 +37,7 @@ check: ## formatting, lints, documentation, wording, spelling, names, commit mes
 	@scripts/check-house
 	@scripts/check-words
 	@scripts/check-commits
+	@scripts/check-docs
 	@"$${XDG_CACHE_HOME:-$$HOME/.cache}/nearfar-tools/typos/bin/typos"
 
 check-arm: setup ## build for 64-bit ARM and run the tests there, emulated
