@@ -158,7 +158,7 @@ fn failure_of_each_command_is_reported_and_cleaned_up() {
         (
             vec![("argv", &sleeps)],
             SHORT,
-            TrialStatus::TimedOut("it had not ended after 300ms, its time limit".into()),
+            TrialStatus::TimedOut("it exceeded its time limit of 300ms".into()),
             "",
         ),
         (

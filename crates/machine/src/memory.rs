@@ -115,7 +115,7 @@ impl MemoryError {
 /// # Panics
 /// If the first byte is not aligned for `U`. Memory of this module is aligned for every `U`.
 pub fn cast_slice<T: IntoBytes + Immutable, U: FromBytes + Immutable>(values: &[T]) -> &[U] {
-    let (values, _) = <[U]>::ref_from_prefix(values.as_bytes()).ok().expect("the bytes are aligned for the other type");
+    let (values, _) = <[U]>::ref_from_prefix(values.as_bytes()).expect("the bytes are aligned for the other type");
     values
 }
 
@@ -151,8 +151,7 @@ pub fn cast_slice<T: IntoBytes + Immutable, U: FromBytes + Immutable>(values: &[
 /// # Panics
 /// If the first byte is not aligned for `U`. Memory of this module is aligned for every `U`.
 pub fn cast_slice_mut<T: FromBytes + IntoBytes, U: FromBytes + IntoBytes>(values: &mut [T]) -> &mut [U] {
-    let (values, _) =
-        <[U]>::mut_from_prefix(values.as_mut_bytes()).ok().expect("the bytes are aligned for the other type");
+    let (values, _) = <[U]>::mut_from_prefix(values.as_mut_bytes()).expect("the bytes are aligned for the other type");
     values
 }
 

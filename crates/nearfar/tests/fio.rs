@@ -90,7 +90,7 @@ fn what_is_not_as_fio_would_have_it_is_said() {
     };
     let (status, words) = said(&["run", "--fio", "two.fio", "--dry-run"]);
     assert_eq!(status, Some(0), "{words}");
-    assert!(words.contains("note: fio would run a, b at the same time; here each is measured alone"), "{words}");
+    assert!(words.contains("note: fio would run a, b concurrently; here each job runs alone"), "{words}");
     for (args, expected) in [
         (&["run", "--fio", "wrong.fio"][..], "wrong.fio:3:1: no option 'iodepht' is known\nhint: nearest are iodepth"),
         (&["run", "--fio", "missing.fio"], "--fio missing.fio"),

@@ -28,7 +28,7 @@ fn mistakes_are_named() {
     );
     let cases: &[(&[&str], &str)] = &[
         (&["measure", "strem"], "unknown workload 'strem'\nhint: did you mean 'stream'?"),
-        (&["measure", "stream", "--set", "sise=1GiB"], "it has size"),
+        (&["measure", "stream", "--set", "sise=1GiB"], "the parameters are size"),
         (&["measure", "stream", "--set", "size"], "KEY=VALUE"),
         (&["measure", "stream", "--set", "size=many"], "'many' is not a size"),
         (&["measure", "stream", "--placement", "compactt"], "hint: did you mean 'compact'?"),
@@ -83,7 +83,7 @@ fn a_command_that_never_ends_is_stopped_and_a_flood_is_bounded() {
     let folder = folder.path();
     let endless = nearfar(folder, &["measure", "command", "-r", "1", "--time-limit", "300ms", "--", "sleep", "1000"]);
     assert_eq!(endless.status.code(), Some(4), "measured, but nothing is proven");
-    assert!(String::from_utf8_lossy(&endless.stdout).contains("it had not ended after 300ms, its time limit"));
+    assert!(String::from_utf8_lossy(&endless.stdout).contains("it exceeded its time limit of 300ms"));
     let flood = nearfar(folder, &["measure", "command", "-r", "1", "--", "head", "-c", "1000000000", "/dev/zero"]);
     assert!(flood.status.success(), "{}", String::from_utf8_lossy(&flood.stderr));
 }

@@ -59,7 +59,7 @@ fn a_command_is_shared_without_itself_and_compared_by_host() {
     let again = nearfar(&mine, &["share", "-o", "shared.db"]);
     let said = String::from_utf8_lossy(&again.stderr);
     assert_eq!(again.status.code(), Some(2));
-    assert!(said.contains("there is such a file already\nhint: choose another name"), "{said}");
+    assert!(said.contains("the file already exists\nhint: choose another name"), "{said}");
     well(&nearfar(
         &mine,
         &["share", "-o", "kept.db", "--keep", "commands", "--keep", "host-label", "--format", "json"],
