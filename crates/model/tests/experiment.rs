@@ -72,29 +72,32 @@ fn wishes(smoke: bool) -> PlanOptions<'static> {
 const WRONG: &[(&str, &str)] = &[
     ("", "1:1: the experiment has no [[workload]]\nhint: add [[workload]] with name = one of stream, pingpong"),
     ("[[workload]]\n", "3:1: [[workload]] has no name\nhint: add name = one of stream"),
-    ("[[workload]]\nname = \"strem\"", "4:8: no workload is called 'strem'\nhint: there are stream, "),
-    ("[[workload]]\nname = 5", "4:8: name = 5: it should be a text in quotes, not a whole number"),
+    ("[[workload]]\nname = \"strem\"", "4:8: unknown workload 'strem'\nhint: the workloads are stream, "),
+    ("[[workload]]\nname = 5", "4:8: name = 5: expected a text in quotes, not a whole number"),
     (
         "[workload]\nname = \"stream\"",
-        "3:1: workload = [workload]: it should be one or more tables, each headed [[workload]]",
+        "3:1: workload = [workload]: expected one or more tables, each headed [[workload]]",
     ),
-    ("[[workload]]\nname = \"stream\"\nthread = [1]", "5:1: [[workload]] has no key 'thread'\nhint: it has threads, "),
-    ("colour = 1", "3:1: an experiment has no key 'colour'\nhint: it has "),
-    ("[repeat]\nmim = 3", "4:1: [repeat] has no key 'mim'\nhint: it has min, "),
-    ("[repeat]\nmin = \"3\"", "4:7: min = \"3\": it should be a whole number from 1 to 100000, without quotes"),
-    ("[repeat]\nmin = 0", "4:7: min = 0: it should be a whole number from 1"),
-    ("[repeat]\nmin = -1", "4:7: min = -1: it should be"),
-    ("[repeat]\nmin = 9\nmax = 3", "4:7: min = 9 is more than max = 3"),
-    ("[repeat]\nprecision = 0.02", "4:13: precision = 0.02: it should be a text in quotes"),
+    ("[[workload]]\nname = \"stream\"\nthread = [1]", "5:1: [[workload]] has no key 'thread'\nhint: the keys are "),
+    ("colour = 1", "3:1: an experiment has no key 'colour'\nhint: the keys are "),
+    ("[repeat]\nmim = 3", "4:1: [repeat] has no key 'mim'\nhint: the keys are "),
+    ("[repeat]\nmin = \"3\"", "4:7: min = \"3\": expected a whole number from 1 to 100000, without quotes"),
+    ("[repeat]\nmin = 0", "4:7: min = 0: expected a whole number from 1 to 100000, without quotes"),
+    ("[repeat]\nmin = -1", "4:7: min = -1: expected a whole number from 1 to 100000, without quotes"),
+    ("[repeat]\nmin = 9\nmax = 3", "4:7: min = 9 is greater than max = 3"),
+    ("[repeat]\nprecision = 0.02", "4:13: precision = 0.02: expected a text in quotes, not a number"),
     (
         "[repeat]\nprecision = \"2\"",
         "4:13: precision: '2' is not a percentage between 0% and 100%\nhint: use the form \"2%\"",
     ),
-    ("[repeat]\nprecision = \"0%\"", "4:13: precision: '0%' is not a share"),
+    (
+        "[repeat]\nprecision = \"0%\"",
+        "4:13: precision: '0%' is not a percentage between 0% and 100%\nhint: use the form \"2%\"",
+    ),
     ("[repeat]\nbudget = \"2MiB\"", "4:10: budget: '2MiB' is not a duration; use the form 5s, 250ms or 10m"),
-    ("[repeat]\nbudget = 120", "4:10: budget = 120: it should be a text in quotes"),
-    ("[repeat]\ntime_limit = \"0s\"", "4:14: time_limit is no time at all"),
-    ("repeat = 3", "3:10: repeat = 3: it should be a table: [repeat]"),
+    ("[repeat]\nbudget = 120", "4:10: budget = 120: expected a text in quotes, not a whole number"),
+    ("[repeat]\ntime_limit = \"0s\"", "4:14: time_limit: the duration must be greater than zero"),
+    ("repeat = 3", "3:10: repeat = 3: expected a table: [repeat]"),
     (
         "[[workload]]\nname = \"stream\"\nset = { sise = 3 }",
         "5:9: workload stream has no parameter 'sise'\nhint: the parameters are size, ",
@@ -105,36 +108,36 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = \"5s\" }",
-        "5:16: size of workload stream: '5s' is not a size; use the form 64KiB",
+        "5:16: parameter size of workload stream: '5s' is not a size; use the form 64KiB, 1GiB or 4096",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = [\"1MiB\", \"1B\"] }",
-        "5:25: size of workload stream: 1B is out of range 1KiB to 1TiB",
+        "5:25: parameter size of workload stream: 1B is out of range 1KiB to 1TiB",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = \"bigxllc\" }",
-        "5:16: size of workload stream: 'bigxllc' is not a multiple of the last-level cache",
+        "5:16: parameter size of workload stream: 'bigxllc' is not a multiple of the last-level cache; use the form 4xllc",
     ),
     (
         "[[workload]]\nname = \"stream\"\nset = { kernel = \"scale\" }",
-        "5:18: kernel of workload stream: 'scale' is not one of copy, triad",
+        "5:18: parameter kernel of workload stream: 'scale' is not one of copy, triad",
     ),
     ("[[workload]]\nname = \"stream\"\nset = { size = [] }", "5:16: the list of size is empty"),
     (
         "[[workload]]\nname = \"stream\"\nset = { size = [[1]] }",
-        "5:17: size = [1]: it should be a text, a number, true or false, not a list",
+        "5:17: size = [1]: expected a text, a number, true or false, not a list",
     ),
     (
         "[[workload]]\nname = \"pingpong\"\nset = { time = \"64KiB\" }",
-        "5:16: time of workload pingpong: '64KiB' is not a time",
+        "5:16: parameter time of workload pingpong: '64KiB' is not a duration; use the form 5s, 250ms or 10m",
     ),
     (
         "[[workload]]\nname = \"queens\"\nset = { n = 99999999999999999999999 }",
-        "5:13: n of workload queens: '99999999999999999999999' is not a whole number from 1 to 20",
+        "5:13: parameter n of workload queens: '99999999999999999999999' is not a whole number from 1 to 20",
     ),
     (
         "[[workload]]\nname = \"command\"",
-        "3:1: workload command needs argv\nhint: add set = { argv = ... }: what argv is",
+        "3:1: workload command requires the parameter argv\nhint: add set = { argv = ... }: what argv is",
     ),
     (
         "[[workload]]\nname = \"stream\"\nplacements = [\"kernel\", \"compat\"]",
@@ -144,26 +147,32 @@ const WRONG: &[(&str, &str)] = &[
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
-        "5:15: 'many' is not a number of threads\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+        "5:15: 'many' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
     ),
-    ("[[workload]]\nname = \"stream\"\nthreads = 0", "5:11: '0' is not a number of threads"),
-    ("[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]", "5:15: workload pingpong needs exactly 2 threads, not 4"),
+    (
+        "[[workload]]\nname = \"stream\"\nthreads = 0",
+        "5:11: '0' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+    ),
+    (
+        "[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]",
+        "5:15: workload pingpong requires exactly 2 threads, not 4",
+    ),
     ("[[workload]]\nname = \"stream\"\nlabel = \"\"", "5:9: label is empty"),
     (
         "[[workload]]\nname = \"stream\"\n[[workload]]\nname = \"queens\"\nlabel = \"stream\"",
-        "7:9: 'stream' is what workload stream is called above\nhint: give this one another label",
+        "7:9: the label 'stream' is already used for workload stream\nhint: add a different label to this workload",
     ),
     (
         "[compare]\nby = \"hots\"\n[[workload]]\nname = \"stream\"",
-        "4:6: 'hots' is nothing to compare by\nhint: placement, threads, host",
+        "4:6: cannot compare by 'hots'\nhint: placement, threads, host, kernel, boot, run, set.PARAMETER, or a recorded fact such as kernel.release",
     ),
     (
         "[compare]\nby = \"set.sise\"\n[[workload]]\nname = \"stream\"",
-        "4:6: no workload of the experiment has a parameter 'sise'; ",
+        "4:6: no workload has a parameter 'sise'; the parameters are ",
     ),
     (
         "[compare]\nbaseline = \"kernal\"\n[[workload]]\nname = \"stream\"\nplacements = [\"compact\", \"kernel\"]",
-        "4:12: baseline 'kernal' is not among what is compared by placement\nhint: there are kernel, compact",
+        "4:12: baseline 'kernal' is not a column of a comparison by placement\nhint: the columns are kernel, compact",
     ),
     ("[compare]\nwith = 1\n[[workload]]\nname = \"stream\"", "4:1: [compare] has no key 'with'"),
     ("name = \"again\"", "3:1: not TOML: duplicate key"),
@@ -369,7 +378,7 @@ fn experiment_takes_other_values_of_parameters() {
     assert_eq!(plan.cells[0].parameters.integer("size"), 2 << 20, "what was given keeps its value in a smoke test");
     for (pair, expected) in [
         (("sise", "1"), "no workload of e has a parameter 'sise'; the parameters are size, "),
-        (("size", "much"), "size of workload stream: 'much' is not a size"),
+        (("size", "much"), "parameter size of workload stream: 'much' is not a size; use the form 64KiB, 1GiB or 4096"),
     ] {
         let error = given(&[pair]).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
@@ -394,17 +403,20 @@ fn experiment_single_makes_a_plan() {
 #[test]
 fn experiment_single_mistakes() {
     let mistakes = [
-        (single("strem", &[], &["kernel"], None), "no workload is called 'strem'; there are stream, "),
+        (single("strem", &[], &["kernel"], None), "unknown workload 'strem'; the workloads are stream, "),
         (
             single("stream", &[("sise", "1")], &["kernel"], None),
             "workload stream has no parameter 'sise'; the parameters are size, ",
         ),
-        (single("stream", &[("size", "5s")], &["kernel"], None), "size of workload stream: '5s' is not a size"),
-        (single("command", &[], &["kernel"], None), "workload command needs argv: what argv is"),
+        (
+            single("stream", &[("size", "5s")], &["kernel"], None),
+            "parameter size of workload stream: '5s' is not a size; use the form 64KiB, 1GiB or 4096",
+        ),
+        (single("command", &[], &["kernel"], None), "workload command requires the parameter argv: what argv is"),
         (single("stream", &[], &["compat"], None), "unknown placement 'compat'"),
         (single("stream", &[], &["-C 99"], None), "-C: CPU 99 does not exist; this machine has 0-11"),
         (single("stream", &[], &["kernel"], Some(0)), "the number of threads must be at least 1"),
-        (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong needs exactly 2 threads, not 3"),
+        (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong requires exactly 2 threads, not 3"),
     ];
     for (single, expected) in mistakes {
         let error = single.plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
