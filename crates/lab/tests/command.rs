@@ -155,12 +155,7 @@ fn failure_of_each_command_is_reported_and_cleaned_up() {
         (vec![("prepare", &sleeps), ("argv", &runs)], SHORT, failed("preparing did not end within 300ms"), ""),
         (vec![("argv", &fails)], LIMIT, failed("it ended with status 3: why"), ""),
         (vec![("argv", &fails), ("warmup", "1")], LIMIT, failed("warm-up run: it ended with status 3: why"), ""),
-        (
-            vec![("argv", &sleeps)],
-            SHORT,
-            TrialStatus::TimedOut("it exceeded its time limit of 300ms".into()),
-            "",
-        ),
+        (vec![("argv", &sleeps)], SHORT, TrialStatus::TimedOut("it exceeded its time limit of 300ms".into()), ""),
         (
             vec![("server", &fails), line, ("argv", &runs)],
             LIMIT,

@@ -105,5 +105,5 @@ fn an_imported_table_is_shared() {
     assert!(!holds(&folder.path().join("shared.db"), &command) && holds(&store, &command), "{command}");
     let missing = nearfar(&store, &["share", "--table", "none", "-o", "x.db"]);
     assert_eq!(missing.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("hint: there is times"));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("hint: available: times"));
 }
