@@ -98,7 +98,7 @@ pub fn devices<'a>(topology: &'a Topology, names: &[String]) -> Result<Vec<&'a D
     names.iter().map(find).collect()
 }
 
-/// Returns the devices whose interrupts can be moved as far as is known; an error if there are none.
+/// Returns the devices with interrupts that are not known to be immovable. Fails if there are none.
 pub(super) fn movable_devices(topology: &Topology) -> Result<Vec<String>, String> {
     let mut reason = "this machine has no known devices".to_string();
     let mut names = Vec::new();
