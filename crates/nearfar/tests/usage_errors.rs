@@ -34,7 +34,7 @@ fn usage_errors_name_the_invalid_argument() {
         (&["measure", "stream", "--placement", "compactt"], "hint: did you mean 'compact'?"),
         (&["placements", "--placement", "compactt"], "hint: did you mean 'compact'?"),
         (&["place", "--only", "compactt", "--", "true"], "hint: did you mean 'compact'?"),
-        (&["measure", "stream", "-C", "60000"], "60000 does not exist"),
+        (&["measure", "stream", "-C", "60000"], "CPU 60000 does not exist"),
         (&["measure", "command", "--", "/no/such/program"], "'/no/such/program'"),
         (&["measure", "command", "--set", "metric=(", "--", "true"], "metric"),
         (&["run", "nosuch"], "built in: quick"),
