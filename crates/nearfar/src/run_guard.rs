@@ -1,7 +1,7 @@
 //! Exclusive use of the machine during a run: the machine lock, tuned settings and signal handlers, all released however the
 //! run ends. Must not depend on what is measured.
 //!
-//! Only one real run at a time on a machine. Test: `the_second_run_is_refused_or_waits` (tests/hold.rs).
+//! Only one real run at a time on a machine. Test: `second_run_is_refused_or_waits` (tests/hold.rs).
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

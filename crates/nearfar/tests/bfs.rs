@@ -1,8 +1,8 @@
-//! `nearfar bfs` in one process: several parts, and invalid arguments.
+//! `nearfar bfs` in one process: several shards, the output, and invalid arguments.
 
 use std::process::{Command, Output};
 
-/// With the feature `mpi` the command initialises MPI, which is tested in mpi.rs; scripts/test passes a build without it.
+/// Runs `nearfar bfs`, from a build without the feature `mpi` if scripts/test passes one. MPI is tested in mpi.rs.
 fn bfs(args: &[&str]) -> Output {
     let program = std::env::var_os("NEARFAR_DEFAULT_BUILD").unwrap_or_else(|| env!("CARGO_BIN_EXE_nearfar").into());
     Command::new(program).arg("bfs").args(args).output().expect("the program starts")
@@ -11,43 +11,43 @@ fn bfs(args: &[&str]) -> Output {
 fn json(args: &[&str]) -> serde_json::Value {
     let output = bfs(&[args, &["--format", "json"]].concat());
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("it prints JSON")
+    serde_json::from_slice(&output.stdout).expect("the output is JSON")
 }
 
 #[test]
-fn parts_of_one_process_find_what_one_does() {
+fn several_shards_give_the_result_of_one() {
     let one = json(&["--scale", "11"]);
     let five = json(&["--scale", "11", "--parts", "5", "--hubs", "50"]);
     assert_eq!((&one["parts"], &five["parts"], &five["num_mpi_processes"]), (&1.into(), &5.into(), &1.into()));
     assert_eq!((&one["NBFS"], &one["edges"], &one["vertices"]), (&64.into(), &five["edges"], &five["vertices"]));
-    let roots = |found: &serde_json::Value| found["roots"].as_array().expect("a list").clone();
+    let roots = |result: &serde_json::Value| result["roots"].as_array().expect("a list").clone();
     for (one, five) in roots(&one).iter().zip(roots(&five)) {
-        for same in ["root", "levels", "nedge", "nedge_with_loops"] {
-            assert_eq!(one[same], five[same], "{same}");
+        for field in ["root", "levels", "nedge", "nedge_with_loops"] {
+            assert_eq!(one[field], five[field], "{field}");
         }
     }
     assert!(one["harmonic_mean_TEPS"].as_f64() > Some(1e6), "{}", one["harmonic_mean_TEPS"]);
 }
 
 #[test]
-fn fields_are_printed_as_the_graph500_names_them() {
+fn output_has_the_field_names_of_graph500() {
     let output = bfs(&["--scale", "10", "--root", "458", "--quiet"]);
-    let said = String::from_utf8(output.stdout).expect("it prints text");
-    assert!(output.stderr.is_empty(), "quiet");
-    let names: Vec<&str> = said.lines().filter_map(|line| line.split(':').next()).collect();
+    let text = String::from_utf8(output.stdout).expect("the output is text");
+    assert!(output.stderr.is_empty(), "--quiet prints no messages");
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split(':').next()).collect();
     for name in
         ["SCALE", "edgefactor", "NBFS", "graph_generation", "num_mpi_processes", "construction_time", "min_time"]
     {
-        assert!(names.contains(&name), "{name}: {said}");
+        assert!(names.contains(&name), "{name}: {text}");
     }
     for name in ["firstquartile_time", "stddev_time", "max_TEPS", "harmonic_mean_TEPS", "harmonic_stddev_TEPS"] {
-        assert!(names.contains(&name), "{name}: {said}");
+        assert!(names.contains(&name), "{name}: {text}");
     }
-    assert!(said.contains("SCALE:                      10\n"), "{said}");
+    assert!(text.contains("SCALE:                      10\n"), "{text}");
 }
 
 #[test]
-fn what_cannot_be_is_said_once() {
+fn invalid_arguments_are_reported_once() {
     for (args, status, expected) in [
         (&["--scale", "0"][..], 2, "scale 0"),
         (
@@ -60,9 +60,9 @@ fn what_cannot_be_is_said_once() {
         (&["--scale", "10", "--parts", "0"], 2, "0 is not in 1..=1024"),
     ] {
         let output = bfs(args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(status), "{args:?}: {said}");
-        assert!(said.matches(expected).count() == 1 && !said.contains("panicked"), "{args:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
+        assert!(stderr.matches(expected).count() == 1 && !stderr.contains("panicked"), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{args:?}");
     }
 }

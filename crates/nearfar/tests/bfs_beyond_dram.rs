@@ -1,5 +1,5 @@
-//! `nearfar measure bfs --set mode=semi-external` from outside: the whole process in no more memory than is said, the same searches as in
-//! core, and nothing left behind when it is killed or the disk becomes full.
+//! `nearfar measure bfs --set mode=semi-external`: memory stays within the documented limit, the searches equal those
+//! in core, and no file is left after a kill or on a full disk.
 
 mod own_mounts;
 
@@ -8,53 +8,53 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the program takes without a graph, its threads' stacks included.
-const PROGRAM: u64 = 16 << 20;
-/// Room for reads of each thread.
-const READS: u64 = 5 << 20;
-/// As docs/reference/workload-bfs.md says.
+/// Memory of the program without a graph, including the stacks of its threads.
+const PROGRAM_BYTES: u64 = 16 << 20;
+/// Read buffers of each thread.
+const READ_BYTES: u64 = 5 << 20;
+/// Documented in docs/reference/workload-bfs.md.
 const BYTES_PER_VERTEX: u64 = 32;
 
-/// `measure bfs` with one trial and its files in folder `far`.
-fn command(folder: &Path, set: &[&str]) -> Command {
+/// `measure bfs` with one trial; its scratch files are in `far`.
+fn command(dir: &Path, set: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(folder.join("r.db")).args(["measure", "bfs", "--threads", "2", "-r", "1", "-w", "0"]);
+    command.arg("--store").arg(dir.join("r.db")).args(["measure", "bfs", "--threads", "2", "-r", "1", "-w", "0"]);
     command.args(set.iter().flat_map(|set| ["--set", set]));
-    command.current_dir(folder).env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state"));
-    command.env("NEARFAR_FAR", folder.join("far"));
+    command.current_dir(dir).env_remove("NEARFAR_STORE").env("NEARFAR_STATE", dir.join("state"));
+    command.env("NEARFAR_FAR", dir.join("far"));
     command
 }
 
-fn said(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
-/// A scratch folder with one for far files, on a disk.
-fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir_in("/var/tmp").expect("/var/tmp can be written to");
-    fs::create_dir(folder.path().join("far")).expect("a folder can be made");
-    folder
+/// A temporary directory on a disk, with a subdirectory for far files.
+fn temp_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in("/var/tmp").expect("/var/tmp is writable");
+    fs::create_dir(dir.path().join("far")).expect("the directory can be created");
+    dir
 }
 
-/// Samples of one trial by series; none where this machine cannot make it.
+/// Samples of one trial by series; `None`, with the reason printed, if this machine cannot run it.
 struct Samples(Vec<(String, f64)>);
 
 impl Samples {
-    fn of(folder: &Path, set: &[&str]) -> Option<Self> {
-        let output = command(folder, set).output().expect("the program starts");
-        let words = said(&output);
-        if words.contains("cannot be measured here") && (words.contains("io_uring") || words.contains("on a disk")) {
-            println!("skipped: bfs beyond DRAM: {words}");
+    fn measure(dir: &Path, set: &[&str]) -> Option<Self> {
+        let output = command(dir, set).output().expect("the program starts");
+        let text = text_of(&output);
+        if text.contains("cannot be measured here") && (text.contains("io_uring") || text.contains("on a disk")) {
+            println!("skipped: bfs beyond DRAM: {text}");
             return None;
         }
-        assert!([Some(0), Some(3)].contains(&output.status.code()), "{set:?}: {words}");
+        assert!([Some(0), Some(3)].contains(&output.status.code()), "{set:?}: {text}");
         let mut export = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        export.arg("--store").arg(folder.join("r.db")).args(["export", "latest"]).current_dir(folder);
+        export.arg("--store").arg(dir.join("r.db")).args(["export", "latest"]).current_dir(dir);
         let table = export.output().expect("the program starts").stdout;
         let mut rows = csv(&table).into_iter();
-        let names = rows.next().expect("a table has names");
+        let names = rows.next().expect("the table has a header");
         let column =
-            |name: &str| names.iter().position(|own| own == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+            |name: &str| names.iter().position(|other| other == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
         let (series, value) = (column("series"), column("value"));
         Some(Self(rows.map(|row| (row[series].clone(), row[value].parse().expect("a number"))).collect()))
     }
@@ -68,7 +68,7 @@ impl Samples {
     }
 }
 
-/// Rows of a table; quoted fields hold no quotes here.
+/// Returns the rows of a table. Its quoted fields must not contain quotes.
 fn csv(bytes: &[u8]) -> Vec<Vec<String>> {
     let text = String::from_utf8_lossy(bytes);
     let row = |line: &str| {
@@ -83,116 +83,116 @@ fn csv(bytes: &[u8]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_trial_keeps_to_its_memory_and_finds_what_is_found_in_core() {
-    let folder = folder();
+fn semi_external_trial_stays_in_memory_and_equals_in_core() {
+    let dir = temp_dir();
     for (scale, dram) in [(16, "50%"), (18, "25%"), (18, "12.5%")] {
         let scale_set = format!("scale={scale}");
         let semi = [&scale_set, "mode=semi-external", &format!("dram={dram}"), "roots=16"];
-        let Some(far) = Samples::of(folder.path(), &semi) else { return };
-        let Some(near) = Samples::of(folder.path(), &[&scale_set, "roots=16"]) else { return };
-        for same in ["nedge", "nedge_with_loops", "levels", "edges", "vertices"] {
-            assert_eq!(far.all(same), near.all(same), "scale {scale}, {dram}: {same}");
+        let Some(far) = Samples::measure(dir.path(), &semi) else { return };
+        let Some(near) = Samples::measure(dir.path(), &[&scale_set, "roots=16"]) else { return };
+        for series in ["nedge", "nedge_with_loops", "levels", "edges", "vertices"] {
+            assert_eq!(far.all(series), near.all(series), "scale {scale}, {dram}: {series}");
         }
         assert_eq!(far.all("nedge").len(), 16);
-        let allowed = PROGRAM + 2 * READS + BYTES_PER_VERTEX * (1 << scale) + far.one("dram_used");
+        let allowed = PROGRAM_BYTES + 2 * READ_BYTES + BYTES_PER_VERTEX * (1 << scale) + far.one("dram_used");
         let (peak, in_core) = (far.one("memory_peak"), near.one("memory_peak"));
-        println!("scale {scale}, {dram}: {peak} bytes of {allowed}; in core {in_core}");
-        assert!(peak <= allowed, "scale {scale}, {dram}: {peak} bytes, {allowed} are said");
-        // The list of edges alone breaks it.
-        assert!(scale < 18 || in_core > allowed + (8 << 20), "scale {scale}: {in_core} in core, {allowed} are said");
+        println!("scale {scale}, {dram}: {peak} of {allowed} bytes; in core {in_core} bytes");
+        assert!(peak <= allowed, "scale {scale}, {dram}: {peak} bytes exceed {allowed}");
+        // In core, the edge list alone exceeds the limit.
+        assert!(scale < 18 || in_core > allowed + (8 << 20), "scale {scale}: {in_core} bytes in core, limit {allowed}");
     }
-    assert_eq!(fs::read_dir(folder.path().join("far")).expect("readable").count(), 0, "files have no name");
+    assert_eq!(fs::read_dir(dir.path().join("far")).expect("readable").count(), 0, "scratch files are unnamed");
 }
 
-/// Whether a process has a file of this folder open that has so many bytes.
-fn holds(folder: &str, bytes: u64) -> bool {
-    let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
+/// Whether a process has an open file of at least `bytes` bytes in this directory.
+fn is_file_open(dir: &str, bytes: u64) -> bool {
+    let processes = fs::read_dir("/proc").expect("/proc is readable").flatten();
     let files = processes.flat_map(|entry| fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten());
     files.map(|file| file.path()).any(|file| {
-        fs::read_link(&file).is_ok_and(|path| path.to_string_lossy().starts_with(folder))
-            && fs::metadata(&file).is_ok_and(|about| about.len() >= bytes)
+        fs::read_link(&file).is_ok_and(|path| path.to_string_lossy().starts_with(dir))
+            && fs::metadata(&file).is_ok_and(|metadata| metadata.len() >= bytes)
     })
 }
 
 #[test]
-fn killed_in_construction_it_leaves_nothing() {
-    let folder = folder();
-    let far = folder.path().join("far");
-    let name = far.canonicalize().expect("it is there").to_string_lossy().into_owned();
-    let mut command = command(folder.path(), &["scale=19", "mode=semi-external", "dram=25%"]);
-    // Edges in buckets first, later both directions of them.
+fn kill_during_construction_leaves_no_files() {
+    let dir = temp_dir();
+    let far = dir.path().join("far");
+    let name = far.canonicalize().expect("the directory exists").to_string_lossy().into_owned();
+    let mut command = command(dir.path(), &["scale=19", "mode=semi-external", "dram=25%"]);
+    // First the edges in buckets, later both directions of each edge.
     for bytes in [1, 8 << 20, 48 << 20] {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
         let deadline = Instant::now() + Duration::from_secs(120);
-        while !holds(&name, bytes) {
-            if child.try_wait().expect("it can be asked").is_some() || Instant::now() > deadline {
+        while !is_file_open(&name, bytes) {
+            if child.try_wait().expect("the status is readable").is_some() || Instant::now() > deadline {
                 child.kill().ok();
-                return println!("skipped: bfs beyond DRAM: it ended before {bytes} bytes were seen");
+                return println!("skipped: bfs beyond DRAM: the process ended before a file had {bytes} bytes");
             }
             std::thread::yield_now();
         }
-        child.kill().expect("it can be killed");
-        child.wait().expect("it has ended");
-        // Its worker ends with it.
-        while holds(&name, 0) {
-            assert!(Instant::now() < deadline, "somebody still holds a file of it");
+        child.kill().expect("the process can be killed");
+        child.wait().expect("the process has ended");
+        // The worker exits after its parent.
+        while is_file_open(&name, 0) {
+            assert!(Instant::now() < deadline, "a process still has a scratch file open");
             std::thread::yield_now();
         }
         assert_eq!(fs::read_dir(&far).expect("readable").count(), 0, "{bytes}");
     }
 }
 
-/// A small disk that somebody fills while a graph is constructed on it; 77 where none can be made.
+/// Fills a small disk during a construction. Exits with 77 if the disk cannot be created, 78 if the construction ends.
 const FULL: &str = r#"
 set -eu
-folder=$1; nearfar=$2
-mount -t tmpfs -o size=256m tmpfs "$folder/far" || exit 77
-cd "$folder"
-export NEARFAR_STATE=$folder/state
-measure="$nearfar --store $folder/r.db measure bfs --threads 2 -r 1 -w 0 --set mode=semi-external --set folder=memory:$folder/far"
-used() { df --output=used -k "$folder/far" | tail -1; }
-begun=$(used)
+dir=$1; nearfar=$2; location=folder=memory:$dir/far
+mount -t tmpfs -o size=256m tmpfs "$dir/far" || exit 77
+cd "$dir"
+export NEARFAR_STATE=$dir/state
+measure="$nearfar --store $dir/r.db measure bfs --threads 2 -r 1 -w 0 --set mode=semi-external --set $location"
+used() { df --output=used -k "$dir/far" | tail -1; }
+before=$(used)
 $measure --set scale=18 --set roots=4 & child=$!
-until [ "$(used)" -gt $((begun + 4096)) ]; do kill -0 $child || exit 78; done
-dd if=/dev/zero of="$folder/far/filler" bs=1M 2>/dev/null || true
+until [ "$(used)" -gt $((before + 4096)) ]; do kill -0 $child || exit 78; done
+dd if=/dev/zero of="$dir/far/filler" bs=1M 2>/dev/null || true
 wait $child || true
-rm "$folder/far/filler"
-test -z "$(ls -A "$folder/far")"
-echo "left: $(($(used) - begun))"
+rm "$dir/far/filler"
+test -z "$(ls -A "$dir/far")"
+echo "left: $(($(used) - before))"
 $measure --set scale=20 || true
 "#;
 
 #[test]
-fn a_disk_that_is_full_or_too_small_is_said_with_what_it_takes() {
-    let folder = folder();
+fn full_or_small_disk_is_reported_with_required_space() {
+    let dir = temp_dir();
     let mut shell = own_mounts::shell(true, FULL);
-    shell.arg(folder.path()).arg(env!("CARGO_BIN_EXE_nearfar"));
+    shell.arg(dir.path()).arg(env!("CARGO_BIN_EXE_nearfar"));
     let output = match own_mounts::run(&mut shell, "file systems in memory") {
         Ok(output) => output,
-        Err(why) => return println!("skipped: {why}"),
+        Err(reason) => return println!("skipped: {reason}"),
     };
-    let words = said(&output);
-    if output.status.code() == Some(78) && (words.contains("O_DIRECT") || words.contains("io_uring")) {
-        return println!("skipped: bfs beyond DRAM: {words}");
+    let text = text_of(&output);
+    if output.status.code() == Some(78) && (text.contains("O_DIRECT") || text.contains("io_uring")) {
+        return println!("skipped: bfs beyond DRAM: {text}");
     }
-    assert!(output.status.success(), "{words}");
+    assert!(output.status.success(), "{text}");
     for expected in [
         "No space left on device",
-        "construction takes about",
+        "construction needs about",
         "hint: free space, or choose a directory on another disk",
         "left: 0\n",
-        "hint: take a smaller scale, or name a folder on another disk",
+        "hint: choose a smaller scale, or a directory on another disk",
     ] {
-        assert!(words.contains(expected), "it should say {expected:?}: {words}");
+        assert!(text.contains(expected), "{expected:?} is missing: {text}");
     }
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_refused_with_what_it_needs() {
-    let folder = folder();
-    let output = command(folder.path(), &["scale=31", "mode=semi-external", "dram=100%"]).output();
+fn graph_larger_than_memory_is_rejected_with_its_size() {
+    let dir = temp_dir();
+    let output = command(dir.path(), &["scale=31", "mode=semi-external", "dram=100%"]).output();
     let output = output.expect("the program starts");
-    assert!(said(&output).contains("a graph of scale 31 needs"), "{}", said(&output));
-    assert!(said(&output).contains("hint: use a smaller scale"), "{}", said(&output));
+    assert!(text_of(&output).contains("a graph of scale 31 needs"), "{}", text_of(&output));
+    assert!(text_of(&output).contains("hint: choose a smaller scale"), "{}", text_of(&output));
     assert!(!output.status.success());
 }

@@ -1,44 +1,44 @@
-//! Workloads `crypto` and `openssl` with the whole program: a process loads OpenSSL's library once, so whether
-//! `instructions=software` takes effect shows only in processes of their own, as trials are.
+//! Workloads `crypto` and `openssl` from the command line. A process loads OpenSSL's library only once, so tests of
+//! `instructions=software` need separate processes, as trials do.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn nearfar(folder: &Path, args: &[&str]) -> Output {
+fn nearfar(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--quiet").arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
-    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state"));
-    // A user's own setting must not reach the library, nor any result.
+    command.arg("--quiet").arg("--store").arg(dir.join("r.db")).args(args).current_dir(dir);
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", dir.join("state"));
+    // Settings of the user must not affect the library or the results.
     command.env("OPENSSL_ia32cap", "~0x200000200000000").env("OPENSSL_armcap", "1");
     command.output().expect("the program starts")
 }
 
 fn json(output: &Output) -> Value {
-    let said = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"))
 }
 
-/// Why the last run's trials are not valid, in one text.
-fn reasons(folder: &Path) -> String {
-    let shown = json(&nearfar(folder, &["show", "--trials", "--format", "json"]));
+/// Returns the verdict reasons of the last run's trials, joined.
+fn reasons(dir: &Path) -> String {
+    let shown = json(&nearfar(dir, &["show", "--trials", "--format", "json"]));
     let trials = shown["trials"].as_array().expect("a list of trials");
     trials.iter().map(|trial| trial["reasons"].to_string()).collect()
 }
 
-/// The median throughput of one cell; none with the reason printed where this machine has no OpenSSL 3.
-fn throughput(test: &str, folder: &Path, set: &[&str]) -> Option<f64> {
+/// Returns the median throughput of one cell; `None`, with the reason printed, if this machine has no OpenSSL 3.
+fn throughput(test: &str, dir: &Path, set: &[&str]) -> Option<f64> {
     let mut args = vec!["measure", "crypto", "--runs", "3", "--threads", "1", "--format", "json"];
     set.iter().for_each(|pair| args.extend(["--set", pair]));
-    let measured = json(&nearfar(folder, &args));
+    let measured = json(&nearfar(dir, &args));
     let cell = &measured["cells"][0];
-    if cell["verdicts"]["valid"] == 0 && reasons(folder).contains("cannot be measured here") {
-        println!("skipped: {test}: {}", reasons(folder));
+    if cell["verdicts"]["valid"] == 0 && reasons(dir).contains("cannot be measured here") {
+        println!("skipped: {test}: {}", reasons(dir));
         return None;
     }
     assert_eq!(cell["metrics"][0]["name"], "throughput");
-    Some(cell["metrics"][0]["median"].as_f64().unwrap_or_else(|| panic!("{measured:#} {}", reasons(folder))))
+    Some(cell["metrics"][0]["median"].as_f64().unwrap_or_else(|| panic!("{measured:#} {}", reasons(dir))))
 }
 
 fn cpu_has_aes() -> bool {
@@ -50,64 +50,64 @@ fn cpu_has_aes() -> bool {
 }
 
 #[test]
-fn software_is_far_slower_for_aes_and_the_users_own_variable_changes_nothing() {
-    let name = "software_is_far_slower_for_aes_and_the_users_own_variable_changes_nothing";
+fn software_aes_is_slower_and_ignores_the_users_variable() {
+    let name = "software_aes_is_slower_and_ignores_the_users_variable";
     if !cpu_has_aes() {
-        return println!("skipped: {name}: this cpu has no instructions for AES");
+        return println!("skipped: {name}: this CPU has no AES instructions");
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let set = ["cipher=aes-128-gcm", "block=16KiB", "time=100ms"];
-    let with = |instructions| throughput(name, folder.path(), &[&set[..], &[instructions]].concat());
+    let with = |instructions| throughput(name, dir.path(), &[&set[..], &[instructions]].concat());
     let (Some(cpu), Some(software)) = (with("instructions=cpu"), with("instructions=software")) else { return };
-    // Some ten times on machines of these years, busy with other things or not.
-    assert!(cpu > 2.0 * software, "{cpu} kB/s with the cpu's instructions, {software} kB/s without");
+    // The factor is about ten on current CPUs, also if the machine is busy.
+    assert!(cpu > 2.0 * software, "{cpu} kB/s with the CPU's instructions, {software} kB/s without");
 }
 
 #[test]
-fn a_library_that_is_not_there_is_said_with_what_to_install() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn missing_library_is_reported_with_the_package_to_install() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let args = ["measure", "crypto", "--smoke", "--runs", "1", "--set", "library=/nowhere/libcrypto.so.3"];
-    let output = nearfar(folder.path(), &args);
-    assert_eq!(output.status.code(), Some(4), "nothing was measured");
-    let why = reasons(folder.path());
-    assert!(why.contains("/nowhere/libcrypto.so.3: cannot open shared object file"), "{why}");
-    assert!(why.contains("hint: apt-get install libssl3"), "{why}");
+    let output = nearfar(dir.path(), &args);
+    assert_eq!(output.status.code(), Some(4), "no trial is valid");
+    let reason = reasons(dir.path());
+    assert!(reason.contains("/nowhere/libcrypto.so.3: cannot open shared object file"), "{reason}");
+    assert!(reason.contains("hint: apt-get install libssl3"), "{reason}");
 }
 
 #[test]
-fn what_does_not_go_together_is_a_mistake() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn conflicting_parameters_are_rejected() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let cases: &[(&[&str], &str)] = &[
         (&["crypto", "--set", "cipher=aes-128-cbx"], "'aes-128-cbx' is not one of aes-128-cbc"),
         (&["crypto", "--set", "block=100"], "needs a multiple of 16"),
-        (&["crypto", "--set", "block=2MiB"], "goes from 16B to 1MiB"),
-        (&["crypto", "--set", "engine=kernel", "--set", "cipher=aes-128-gcm"], "set message=block"),
+        (&["crypto", "--set", "block=2MiB"], "is out of range 16B to 1MiB"),
+        (&["crypto", "--set", "engine=kernel", "--set", "cipher=aes-128-gcm"], "hint: message=block"),
         (&["openssl", "--set", "program=/nowhere/openssl"], "/nowhere/openssl"),
         (&["openssl", "--set", "time=1500ms"], "whole seconds"),
     ];
     for (args, expected) in cases {
-        let output = nearfar(folder.path(), &[&["measure"], *args].concat());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected), "{args:?}: {said}");
+        let output = nearfar(dir.path(), &[&["measure"], *args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
 }
 
 #[test]
-fn an_installed_openssl_is_run_and_read() {
-    let name = "an_installed_openssl_is_run_and_read";
+fn installed_openssl_is_run_and_its_output_parsed() {
+    let name = "installed_openssl_is_run_and_its_output_parsed";
     if !Command::new("openssl").arg("version").output().is_ok_and(|output| output.stdout.starts_with(b"OpenSSL 3")) {
         return println!("skipped: {name}: openssl 3 is not installed (scripts/setup programs)");
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     for threads in ["1", "2"] {
         let args = ["measure", "openssl", "--smoke", "--runs", "1", "--threads", threads, "--format", "json"];
-        let software = nearfar(folder.path(), &[&args[..], &["--set", "instructions=software"]].concat());
+        let software = nearfar(dir.path(), &[&args[..], &["--set", "instructions=software"]].concat());
         let metrics = &json(&software)["cells"][0]["metrics"];
-        assert!(metrics[0]["median"].as_f64().is_some_and(|value| value > 0.0), "{metrics} {}", reasons(folder.path()));
-        // Here the user's variable does reach the program, which says so.
-        nearfar(folder.path(), &args);
-        let why = reasons(folder.path());
-        assert!(why.contains("disables instructions") && why.contains("hint: unset OPENSSL_"), "{why}");
+        assert!(metrics[0]["median"].as_f64().is_some_and(|value| value > 0.0), "{metrics} {}", reasons(dir.path()));
+        // The program reports that it uses the user's variable.
+        nearfar(dir.path(), &args);
+        let reason = reasons(dir.path());
+        assert!(reason.contains("disables instructions") && reason.contains("hint: unset OPENSSL_"), "{reason}");
     }
 }

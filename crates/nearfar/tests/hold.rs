@@ -1,7 +1,7 @@
-//! The machine is had by one run at a time, and left as it was found however the run ends: on a recorded tree of
-//! settings, and on this machine's own where we are root.
+//! One run measures at a time, and settings are restored however it ends: in a recorded tree, and as root on this
+//! machine.
 //!
-//! `NEARFAR_KILLS=200 cargo test -p nearfar --test hold killed -- --nocapture` kills more often.
+//! `NEARFAR_KILLS=200 cargo test -p nearfar --test hold kill -- --nocapture` raises the number of kills.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -16,48 +16,48 @@ const ASLR: &str = "proc/sys/kernel/randomize_va_space";
 const GOVERNOR: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
 const KILLS: u32 = 20;
 
-/// A results file and a state of our own, over a tree of settings or over this machine's.
-struct Place {
-    folder: TempDir,
+/// A separate results file and state directory, and a recorded tree of settings or those of this machine.
+struct Setup {
+    dir: TempDir,
     root: PathBuf,
 }
 
-impl Place {
+impl Setup {
     fn recorded() -> Self {
-        let folder = tempfile::tempdir().expect("a scratch folder");
-        let root = folder.path().join("root");
-        let place = Self { folder, root };
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let root = dir.path().join("root");
+        let setup = Self { dir, root };
         for (path, text) in [(THP, "always [madvise] never\n"), (ASLR, "2\n"), (GOVERNOR, "powersave\n")] {
-            let path = place.root.join(path);
-            std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("folders can be made");
-            std::fs::write(path, text).expect("files can be written");
+            let path = setup.root.join(path);
+            std::fs::create_dir_all(path.parent().expect("the file has a directory")).expect("a writable directory");
+            std::fs::write(path, text).expect("a writable file");
         }
-        place
+        setup
     }
 
     fn real() -> Self {
-        Self { folder: tempfile::tempdir().expect("a scratch folder"), root: "/".into() }
+        Self { dir: tempfile::tempdir().expect("a temporary directory"), root: "/".into() }
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        command.args(words).env("NEARFAR_STORE", self.folder.path().join("r.db"));
+        command.args(args).env("NEARFAR_STORE", self.dir.path().join("r.db"));
         command.env("NEARFAR_STATE", self.state()).stdin(Stdio::null());
         command
     }
 
     fn state(&self) -> PathBuf {
-        self.folder.path().join("state")
+        self.dir.path().join("state")
     }
 
     fn journal(&self) -> PathBuf {
         self.state().join("undo.journal")
     }
 
-    /// A measurement with these flags of this command.
-    fn measure(&self, flags: &[&str], measured: &[&str]) -> Command {
+    /// A measurement of a command, with these flags.
+    fn measure(&self, flags: &[&str], argv: &[&str]) -> Command {
         let mut command = self.command(&["measure", "command", "-r", "1"]);
-        command.args(["--settings-root".as_ref(), self.root.as_os_str()]).args(flags).arg("--").args(measured);
+        command.args(["--settings-root".as_ref(), self.root.as_os_str()]).args(flags).arg("--").args(argv);
         command
     }
 
@@ -67,9 +67,9 @@ impl Place {
         command.output().expect("the program starts")
     }
 
-    /// The value of a setting; of a list the chosen word.
+    /// Returns the value of a setting; the selected word if it is a list of choices.
     fn value(&self, path: &str) -> String {
-        let text = std::fs::read_to_string(self.root.join(path)).expect("the setting is there");
+        let text = std::fs::read_to_string(self.root.join(path)).expect("the setting exists");
         let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
         chosen.unwrap_or(&text).trim().to_string()
     }
@@ -79,11 +79,11 @@ impl Place {
     }
 
     fn set(&self, path: &str, value: &str) {
-        std::fs::write(self.root.join(path), value).expect("files can be written");
+        std::fs::write(self.root.join(path), value).expect("a writable file");
     }
 }
 
-/// Ends a process of ours whatever the test does.
+/// A child process that is killed at the end of the test, also if the test fails.
 struct Running(Child);
 
 impl Running {
@@ -93,362 +93,362 @@ impl Running {
 
     fn signal(&self, name: &str) {
         let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().expect("kill is there").success());
+        assert!(Command::new("kill").args([name, &pid]).status().expect("kill(1) is installed").success());
     }
 
-    fn end(&mut self) -> Option<i32> {
-        self.0.wait().expect("it is our child").code()
+    fn wait(&mut self) -> Option<i32> {
+        self.0.wait().expect("the process is a child").code()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have exited already.
         let _ = self.0.kill().and_then(|()| self.0.wait());
     }
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
+fn wait_until(event: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
-    while !is() {
-        assert!(Instant::now() < end, "{what} did not come");
+    while !condition() {
+        assert!(Instant::now() < end, "timed out: {event}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A run whose command waits until a file is there, when the command has started; gives the file that ends it.
-fn busy(place: &Place, flags: &[&str]) -> (Running, PathBuf) {
-    let (begun, ends) = (place.folder.path().join("begun"), place.folder.path().join("ends"));
+/// Starts a run whose command waits for a file, and waits until the command has started. Returns the path of the file.
+fn start_busy_run(setup: &Setup, flags: &[&str]) -> (Running, PathBuf) {
+    let (begun, ends) = (setup.dir.path().join("begun"), setup.dir.path().join("ends"));
     let script = format!("touch {}; while [ ! -e {} ]; do sleep 0.05; done", begun.display(), ends.display());
-    let run = Running::start(place.measure(flags, &["sh", "-c", &script]));
-    until("the trial", || begun.exists());
+    let run = Running::start(setup.measure(flags, &["sh", "-c", &script]));
+    wait_until("the trial has started", || begun.exists());
     (run, ends)
 }
 
 #[test]
-fn the_second_run_is_refused_or_waits() {
-    let place = Place::recorded();
-    let (mut first, ends) = busy(&place, &[]);
+fn second_run_is_refused_or_waits() {
+    let setup = Setup::recorded();
+    let (mut first, ends) = start_busy_run(&setup, &[]);
     let pid = first.0.id();
-    let second = place.measure(&[], &["true"]).output().expect("the program starts");
-    assert_eq!(second.status.code(), Some(1), "{}", said(&second));
-    assert!(said(&second).contains(&format!("process {pid} (")), "{}", said(&second));
-    assert!(said(&second).contains("hint: --wait"), "{}", said(&second));
-    assert_eq!(place.restore(&[]).status.code(), Some(1), "its settings are its own");
-    let mistake = place.measure(&["--set", "x=1"], &["true"]).output().expect("the program starts");
-    assert_eq!(mistake.status.code(), Some(2), "a mistake is told before: {}", said(&mistake));
+    let second = setup.measure(&[], &["true"]).output().expect("the program starts");
+    assert_eq!(second.status.code(), Some(1), "{}", stderr(&second));
+    assert!(stderr(&second).contains(&format!("process {pid} (")), "{}", stderr(&second));
+    assert!(stderr(&second).contains("hint: wait for it with --wait"), "{}", stderr(&second));
+    assert_eq!(setup.restore(&[]).status.code(), Some(1), "the settings of a running run are not restored");
+    let invalid = setup.measure(&["--set", "x=1"], &["true"]).output().expect("the program starts");
+    assert_eq!(invalid.status.code(), Some(2), "usage errors are reported first: {}", stderr(&invalid));
     let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml:7");
-    let simulated = place.command(&["measure", "queens", "--sim", model]).output().expect("the program starts");
-    assert_eq!(simulated.status.code(), Some(0), "a simulation disturbs nobody: {}", said(&simulated));
-    let mut third = Running::start(place.measure(&["--wait"], &["true"]));
-    std::fs::write(ends, "").expect("files can be written");
-    assert_eq!((first.end(), third.end()), (Some(0), Some(0)));
+    let simulated = setup.command(&["measure", "queens", "--sim", model]).output().expect("the program starts");
+    assert_eq!(simulated.status.code(), Some(0), "a simulation needs no lock: {}", stderr(&simulated));
+    let mut third = Running::start(setup.measure(&["--wait"], &["true"]));
+    std::fs::write(ends, "").expect("a writable file");
+    assert_eq!((first.wait(), third.wait()), (Some(0), Some(0)));
 }
 
 #[test]
-fn kill_9_gives_the_turn_away() {
-    let place = Place::recorded();
-    let (mut first, _) = busy(&place, &[]);
+fn kill_9_releases_the_machine_lock() {
+    let setup = Setup::recorded();
+    let (mut first, _) = start_busy_run(&setup, &[]);
     first.signal("-KILL");
-    first.end();
-    let second = place.measure(&[], &["true"]).output().expect("the program starts");
-    assert_eq!(second.status.code(), Some(0), "{}", said(&second));
+    first.wait();
+    let second = setup.measure(&[], &["true"]).output().expect("the program starts");
+    assert_eq!(second.status.code(), Some(0), "{}", stderr(&second));
 }
 
 #[test]
-fn settings_are_quiet_during_the_run_and_back_after_it() {
-    let place = Place::recorded();
-    let before = place.values(&[THP, ASLR, GOVERNOR]);
-    let (mut run, ends) = busy(&place, &["--quieten", "all"]);
-    assert_eq!(place.values(&[THP, ASLR, GOVERNOR]), ["never", "0", "performance"]);
-    assert_eq!(std::fs::read_to_string(place.journal()).expect("it is there").lines().count(), 3);
-    std::fs::write(ends, "").expect("files can be written");
-    assert_eq!(run.end(), Some(0));
-    assert_eq!(place.values(&[THP, ASLR, GOVERNOR]), before);
-    assert!(!place.journal().exists());
-    let again = place.measure(&["--quieten", "thp,smt"], &["true"]).output().expect("the program starts");
-    assert!(said(&again).contains("thp: never for this run (it was madvise)"), "{}", said(&again));
-    assert!(said(&again).contains("smt: cannot be set here: "), "{}", said(&again));
+fn settings_are_tuned_during_the_run_and_restored_after_it() {
+    let setup = Setup::recorded();
+    let before = setup.values(&[THP, ASLR, GOVERNOR]);
+    let (mut run, ends) = start_busy_run(&setup, &["--quieten", "all"]);
+    assert_eq!(setup.values(&[THP, ASLR, GOVERNOR]), ["never", "0", "performance"]);
+    assert_eq!(std::fs::read_to_string(setup.journal()).expect("the journal exists").lines().count(), 3);
+    std::fs::write(ends, "").expect("a writable file");
+    assert_eq!(run.wait(), Some(0));
+    assert_eq!(setup.values(&[THP, ASLR, GOVERNOR]), before);
+    assert!(!setup.journal().exists());
+    let again = setup.measure(&["--quieten", "thp,smt"], &["true"]).output().expect("the program starts");
+    assert!(stderr(&again).contains("thp: never for this run (it was madvise)"), "{}", stderr(&again));
+    assert!(stderr(&again).contains("smt: unavailable: "), "{}", stderr(&again));
 }
 
 #[test]
-fn a_run_that_is_asked_to_end_puts_back() {
+fn run_ended_by_a_signal_restores_settings() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         if signal == "-HUP" && is_ignored(SIGHUP) {
-            println!("skipped: a_run_that_is_asked_to_end_puts_back: -HUP: these tests ignore it, as under nohup");
+            println!("skipped: run_ended_by_a_signal_restores_settings: SIGHUP is ignored, as under nohup");
             continue;
         }
-        let place = Place::recorded();
-        let (mut run, _) = busy(&place, &["--quieten", "thp,aslr"]);
-        assert_eq!(place.values(&[THP, ASLR]), ["never", "0"]);
+        let setup = Setup::recorded();
+        let (mut run, _) = start_busy_run(&setup, &["--quieten", "thp,aslr"]);
+        assert_eq!(setup.values(&[THP, ASLR]), ["never", "0"]);
         run.signal(signal);
-        // Somebody who is impatient; it is not reaped yet, so the number is still its own.
+        // A second signal, as from an impatient user. The process is not reaped yet, so its ID is not reused.
         run.signal(signal);
-        assert_eq!(run.end(), Some(130), "{signal}");
-        assert_eq!(place.values(&[THP, ASLR]), ["madvise", "2"], "{signal}");
-        assert!(!place.journal().exists(), "{signal}");
+        assert_eq!(run.wait(), Some(130), "{signal}");
+        assert_eq!(setup.values(&[THP, ASLR]), ["madvise", "2"], "{signal}");
+        assert!(!setup.journal().exists(), "{signal}");
     }
 }
 
 #[test]
-fn a_run_that_ignores_hanging_up_goes_on() {
-    let place = Place::recorded();
-    let (begun, ends) = (place.folder.path().join("begun"), place.folder.path().join("ends"));
+fn run_that_ignores_sighup_continues() {
+    let setup = Setup::recorded();
+    let (begun, ends) = (setup.dir.path().join("begun"), setup.dir.path().join("ends"));
     let script = format!("touch {}; while [ ! -e {} ]; do sleep 0.05; done", begun.display(), ends.display());
-    let measure = place.measure(&["--quieten", "thp"], &["sh", "-c", &script]);
+    let measure = setup.measure(&["--quieten", "thp"], &["sh", "-c", &script]);
     let mut shell = Command::new("sh");
-    // As nohup does.
+    // Ignores SIGHUP as nohup does.
     shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(measure.get_program()).args(measure.get_args());
     shell.envs(measure.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut run = Running::start(shell);
-    until("the trial", || begun.exists());
+    wait_until("the trial has started", || begun.exists());
     run.signal("-HUP");
-    std::fs::write(ends, "").expect("files can be written");
-    assert_eq!(run.end(), Some(0));
-    assert_eq!(place.value(THP), "madvise");
+    std::fs::write(ends, "").expect("a writable file");
+    assert_eq!(run.wait(), Some(0));
+    assert_eq!(setup.value(THP), "madvise");
 }
 
 #[test]
-fn a_run_that_fails_puts_back() {
-    let place = Place::recorded();
-    std::fs::write(place.folder.path().join("r.db"), "no results file").expect("files can be written");
-    // Without looking for a measured map: else the file fails before anything is changed.
-    let run = place.measure(&["--quieten", "thp", "--map", "none"], &["true"]).output().expect("the program starts");
-    assert_eq!(run.status.code(), Some(1), "{}", said(&run));
-    assert!(said(&run).contains("thp: never for this run"), "{}", said(&run));
-    assert_eq!(place.value(THP), "madvise");
+fn failed_run_restores_settings() {
+    let setup = Setup::recorded();
+    std::fs::write(setup.dir.path().join("r.db"), "not a results file").expect("a writable file");
+    // Without `--map none`, reading the results file would fail before settings are changed.
+    let run = setup.measure(&["--quieten", "thp", "--map", "none"], &["true"]).output().expect("the program starts");
+    assert_eq!(run.status.code(), Some(1), "{}", stderr(&run));
+    assert!(stderr(&run).contains("thp: never for this run"), "{}", stderr(&run));
+    assert_eq!(setup.value(THP), "madvise");
 }
 
-fn killed(place: &Place, flags: &[&str]) {
-    let (mut run, _) = busy(place, flags);
+fn start_and_kill(setup: &Setup, flags: &[&str]) {
+    let (mut run, _) = start_busy_run(setup, flags);
     run.signal("-KILL");
-    run.end();
-    std::fs::remove_file(place.folder.path().join("begun")).expect("the trial had begun");
+    run.wait();
+    std::fs::remove_file(setup.dir.path().join("begun")).expect("the trial has started");
 }
 
 #[test]
-fn what_a_killed_run_left_is_told_and_put_back() {
-    let place = Place::recorded();
-    killed(&place, &["--quieten", "thp,aslr"]);
-    assert_eq!(place.values(&[THP, ASLR]), ["never", "0"]);
-    let plain = place.measure(&[], &["true"]).output().expect("the program starts");
-    assert_eq!(plain.status.code(), Some(0), "{}", said(&plain));
-    assert!(said(&plain).contains("an interrupted run changed thp from madvise to never; nearfar restore"));
-    let restored = place.restore(&["--format", "json"]);
-    assert_eq!(restored.status.code(), Some(0), "{}", said(&restored));
+fn changes_of_a_killed_run_are_reported_and_restored() {
+    let setup = Setup::recorded();
+    start_and_kill(&setup, &["--quieten", "thp,aslr"]);
+    assert_eq!(setup.values(&[THP, ASLR]), ["never", "0"]);
+    let plain = setup.measure(&[], &["true"]).output().expect("the program starts");
+    assert_eq!(plain.status.code(), Some(0), "{}", stderr(&plain));
+    let expected = "an interrupted run changed thp from madvise to never; restore it with nearfar restore";
+    assert!(stderr(&plain).contains(expected), "{}", stderr(&plain));
+    let restored = setup.restore(&["--format", "json"]);
+    assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
     let json: serde_json::Value = serde_json::from_slice(&restored.stdout).expect("restore prints JSON");
     let first = &json["restored"][0];
     assert_eq!((&first["setting"], &first["outcome"]), (&"aslr".into(), &"put-back".into()), "{json:#}");
     assert_eq!((&first["file"], &first["old"], &first["new"]), (&ASLR.into(), &"2".into(), &"0".into()), "{json:#}");
-    assert_eq!(place.values(&[THP, ASLR]), ["madvise", "2"]);
-    let again = place.restore(&[]);
-    assert!(String::from_utf8_lossy(&again.stdout).contains("nothing to put back"));
+    assert_eq!(setup.values(&[THP, ASLR]), ["madvise", "2"]);
+    let again = setup.restore(&[]);
+    assert!(String::from_utf8_lossy(&again.stdout).contains("nothing to restore"));
 }
 
 #[test]
-fn the_next_quiet_run_puts_back_first_and_touches_nothing_of_somebody_else() {
-    let place = Place::recorded();
-    killed(&place, &["--quieten", "thp"]);
-    let next = place.measure(&["--quieten", "thp"], &["true"]).output().expect("the program starts");
-    assert_eq!(next.status.code(), Some(0), "{}", said(&next));
-    assert!(said(&next).contains("is madvise again"), "{}", said(&next));
-    assert_eq!(place.value(THP), "madvise");
-    killed(&place, &["--quieten", "thp"]);
-    place.set(THP, "[always] madvise never\n");
-    let refused = place.measure(&["--quieten", "aslr"], &["true"]).output().expect("the program starts");
-    assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
-    assert!(said(&refused).contains("nearfar restore --force"), "{}", said(&refused));
-    let left = place.restore(&[]);
-    assert_eq!((left.status.code(), place.value(THP)), (Some(1), "always".into()), "{}", said(&left));
+fn next_run_restores_first_but_not_changes_by_other_programs() {
+    let setup = Setup::recorded();
+    start_and_kill(&setup, &["--quieten", "thp"]);
+    let next = setup.measure(&["--quieten", "thp"], &["true"]).output().expect("the program starts");
+    assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
+    assert!(stderr(&next).contains("restored to madvise"), "{}", stderr(&next));
+    assert_eq!(setup.value(THP), "madvise");
+    start_and_kill(&setup, &["--quieten", "thp"]);
+    setup.set(THP, "[always] madvise never\n");
+    let refused = setup.measure(&["--quieten", "aslr"], &["true"]).output().expect("the program starts");
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("nearfar restore --force"), "{}", stderr(&refused));
+    let left = setup.restore(&[]);
+    assert_eq!((left.status.code(), setup.value(THP)), (Some(1), "always".into()), "{}", stderr(&left));
     assert!(String::from_utf8_lossy(&left.stdout).contains("another program changed it after"));
-    let forced = place.restore(&["--force"]);
-    assert_eq!((forced.status.code(), place.value(THP)), (Some(0), "madvise".into()), "{}", said(&forced));
-    killed(&place, &["--quieten", "thp"]);
-    place.set(THP, "[always] madvise never\n");
-    assert_eq!(place.restore(&["--forget"]).status.code(), Some(0));
-    assert_eq!((place.value(THP), place.journal().exists()), ("always".into(), false));
+    let forced = setup.restore(&["--force"]);
+    assert_eq!((forced.status.code(), setup.value(THP)), (Some(0), "madvise".into()), "{}", stderr(&forced));
+    start_and_kill(&setup, &["--quieten", "thp"]);
+    setup.set(THP, "[always] madvise never\n");
+    assert_eq!(setup.restore(&["--forget"]).status.code(), Some(0));
+    assert_eq!((setup.value(THP), setup.journal().exists()), ("always".into(), false));
 }
 
 fn kills() -> u32 {
     std::env::var("NEARFAR_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(KILLS)
 }
 
-/// Kills a command with settings changed at instants spread over its whole time; after `nearfar restore` all is as found.
-fn kill_and_restore(place: &Place, kills: u32, paths: &[&str], run: impl Fn() -> Command) {
-    let before = place.values(paths);
-    let begin = Instant::now();
+/// Kills a command that changes settings at random times; `nearfar restore` must restore all settings.
+fn kill_and_restore(setup: &Setup, kills: u32, paths: &[&str], run: impl Fn() -> Command) {
+    let before = setup.values(paths);
+    let start = Instant::now();
     let mut whole = Running::start(run());
-    let status = whole.end();
-    // 3: so small a race may well be inconclusive.
+    let status = whole.wait();
+    // 3: a race this short may be inconclusive.
     assert!([Some(0), Some(3)].contains(&status), "{status:?}");
-    let span = begin.elapsed();
+    let duration = start.elapsed();
     let (mut left_changed, mut random) = (0, 1_u64);
     for kill in 0..kills {
         let mut victim = Running::start(run());
-        // Knuth's linear congruential generator: instants need no better one.
+        // Knuth's linear congruential generator suffices for random times.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        std::thread::sleep(span.mul_f64((random >> 33) as f64 / f64::from(1_u32 << 31)));
+        std::thread::sleep(duration.mul_f64((random >> 33) as f64 / f64::from(1_u32 << 31)));
         victim.signal("-KILL");
-        victim.end();
-        left_changed += u32::from(place.values(paths) != before);
-        let restored = place.restore(&[]);
-        assert_eq!(restored.status.code(), Some(0), "kill {kill}: {}", said(&restored));
-        assert_eq!(place.values(paths), before, "kill {kill}");
-        assert!(!place.journal().exists(), "kill {kill}");
+        victim.wait();
+        left_changed += u32::from(setup.values(paths) != before);
+        let restored = setup.restore(&[]);
+        assert_eq!(restored.status.code(), Some(0), "kill {kill}: {}", stderr(&restored));
+        assert_eq!(setup.values(paths), before, "kill {kill}");
+        assert!(!setup.journal().exists(), "kill {kill}");
     }
-    println!("{kills} kills within {span:?}, {left_changed} of them left settings changed, all put back");
-    assert!(left_changed > 0, "no kill came while settings were changed");
+    println!("{kills} kills within {duration:?}, {left_changed} of them left changed settings, all restored");
+    assert!(left_changed > 0, "no kill hit while settings were changed");
 }
 
 #[test]
-fn killed_at_any_instant_a_recorded_tree_is_restored() {
-    let place = Place::recorded();
-    let run = || place.measure(&["--quieten", "thp,aslr,governor"], &["sleep", "0.05"]);
-    kill_and_restore(&place, kills(), &[THP, ASLR, GOVERNOR], run);
+fn recorded_tree_is_restored_after_kills_at_any_time() {
+    let setup = Setup::recorded();
+    let run = || setup.measure(&["--quieten", "thp,aslr,governor"], &["sleep", "0.05"]);
+    kill_and_restore(&setup, kills(), &[THP, ASLR, GOVERNOR], run);
 }
 
 #[test]
-fn a_killed_race_and_a_killed_map_are_restored() {
-    let place = Place::recorded();
-    let root = place.root.display().to_string();
+fn settings_are_restored_after_kills_of_race_and_map() {
+    let setup = Setup::recorded();
+    let root = setup.root.display().to_string();
     let quiet = ["--settings-root", &root, "--quieten", "thp,aslr,governor", "--fresh"];
     let race = || {
-        let mut command = place.command(&["place", "--max-trials", "6", "--budget", "2s"]);
+        let mut command = setup.command(&["place", "--max-trials", "6", "--budget", "2s"]);
         command.args(quiet).args(["--", "true"]);
         command
     };
-    kill_and_restore(&place, kills().div_ceil(2), &[THP, ASLR, GOVERNOR], race);
+    kill_and_restore(&setup, kills().div_ceil(2), &[THP, ASLR, GOVERNOR], race);
     let map = || {
-        let mut command = place.command(&["map", "--measure", "--smoke"]);
+        let mut command = setup.command(&["map", "--measure", "--smoke"]);
         command.args(quiet);
         command
     };
-    // It takes seconds.
-    kill_and_restore(&place, kills().div_ceil(4), &[THP, ASLR, GOVERNOR], map);
+    // A map takes seconds, so there are fewer kills.
+    kill_and_restore(&setup, kills().div_ceil(4), &[THP, ASLR, GOVERNOR], map);
 }
 
-/// A device of this machine whose interrupts are not known to be managed, and their files.
-fn movable() -> Option<(String, Vec<String>)> {
-    let output = Place::recorded().command(&["map", "--format", "json"]).output().expect("the program starts");
+/// Returns a device without managed interrupts and its affinity files; `None`, with the reason printed, if there is
+/// none.
+fn movable_device(test: &str) -> Option<(String, Vec<String>)> {
+    let output = Setup::recorded().command(&["map", "--format", "json"]).output().expect("the program starts");
     let map: serde_json::Value = serde_json::from_slice(&output.stdout).expect("map prints JSON");
     let fits = |device: &&serde_json::Value| {
         let interrupts = device["interrupts"].as_array().expect("a list");
         !interrupts.is_empty() && interrupts.iter().all(|interrupt| interrupt["movability"] != "managed")
     };
-    let device = map["devices"].as_array()?.iter().find(fits)?;
+    let Some(device) = map["devices"].as_array()?.iter().find(fits) else {
+        println!("skipped: {test}: this machine has no device with movable interrupts");
+        return None;
+    };
     let file = |interrupt: &serde_json::Value| format!("proc/irq/{}/smp_affinity_list", interrupt["number"]);
     let files = device["interrupts"].as_array()?.iter().map(file).collect();
     Some((device["name"].as_str()?.into(), files))
 }
 
-/// Sends a device's interrupts to cpu 0 in one cell and leaves them as they were in the other.
-fn sends(place: &Place, device: &str, flags: &[&str], measured: &[&str]) -> Command {
+/// A plan of two cells: a device's interrupts on CPU 0, and unchanged.
+fn route_to_cpu_0(setup: &Setup, device: &str, flags: &[&str], measured: &[&str]) -> Command {
     let placements = ["--device", device, "--placement", "kernel+irq:0", "--placement", "kernel"];
-    place.measure(&[&placements, flags].concat(), measured)
+    setup.measure(&[&placements, flags].concat(), measured)
 }
 
-fn with_interrupts(files: &[String]) -> Place {
-    let place = Place::recorded();
+fn recorded_interrupts(files: &[String]) -> Setup {
+    let setup = Setup::recorded();
     for file in files {
-        let file = place.root.join(file);
-        std::fs::create_dir_all(file.parent().expect("it is in a folder")).expect("folders can be made");
-        std::fs::write(file, "0-1\n").expect("files can be written");
+        let file = setup.root.join(file);
+        std::fs::create_dir_all(file.parent().expect("the file has a directory")).expect("a writable directory");
+        std::fs::write(file, "0-1\n").expect("a writable file");
     }
-    place
+    setup
 }
 
 #[test]
-fn interrupts_are_sent_for_their_trials_and_come_back() {
-    let name = "interrupts_are_sent_for_their_trials_and_come_back";
-    let Some((device, files)) = movable() else { return println!("skipped: {name}: no interrupt here can be moved") };
-    let place = with_interrupts(&files);
-    let log = place.folder.path().join("log");
-    let script = format!("cat {} >>{}; echo >>{1}", place.root.join(&files[0]).display(), log.display());
-    let run = sends(&place, &device, &[], &["sh", "-c", &script]).output().expect("the program starts");
-    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-    let log = std::fs::read_to_string(log).expect("trials wrote it");
+fn interrupts_are_routed_for_their_trials_and_restored() {
+    let Some((device, files)) = movable_device("interrupts_are_routed_for_their_trials_and_restored") else { return };
+    let setup = recorded_interrupts(&files);
+    let log = setup.dir.path().join("log");
+    let script = format!("cat {} >>{}; echo >>{1}", setup.root.join(&files[0]).display(), log.display());
+    let run = route_to_cpu_0(&setup, &device, &[], &["sh", "-c", &script]).output().expect("the program starts");
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    let log = std::fs::read_to_string(log).expect("the trials wrote the log");
     let mut seen: Vec<&str> = log.split_whitespace().collect();
     seen.sort_unstable();
-    assert_eq!(seen, ["0", "0-1"], "each cell had its own");
-    assert_eq!(place.value(&files[0]), "0-1");
-    assert!(!place.journal().exists());
-    let wrong = sends(&place, "no-such", &[], &["true"]).output().expect("the program starts");
+    assert_eq!(seen, ["0", "0-1"], "each cell has its affinity");
+    assert_eq!(setup.value(&files[0]), "0-1");
+    assert!(!setup.journal().exists());
+    let wrong = route_to_cpu_0(&setup, "no-such", &[], &["true"]).output().expect("the program starts");
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(said(&wrong).contains("no device is called 'no-such'; there are "), "{}", said(&wrong));
+    assert!(stderr(&wrong).contains("unknown device 'no-such'; this machine has "), "{}", stderr(&wrong));
 }
 
 #[test]
-fn interrupts_come_back_after_a_signal_and_after_a_kill() {
-    let name = "interrupts_come_back_after_a_signal_and_after_a_kill";
-    let Some((device, files)) = movable() else { return println!("skipped: {name}: no interrupt here can be moved") };
-    let place = with_interrupts(&files);
+fn interrupts_are_restored_after_signals_and_kills() {
+    let Some((device, files)) = movable_device("interrupts_are_restored_after_signals_and_kills") else { return };
+    let setup = recorded_interrupts(&files);
     let paths: Vec<&str> = files.iter().map(String::as_str).collect();
-    kill_and_restore(&place, kills(), &paths, || sends(&place, &device, &[], &["sleep", "0.05"]));
-    let root = place.root.display().to_string();
-    kill_and_restore(&place, kills(), &paths, || {
-        let mut command = place.command(&["place", "--max-trials", "24", "--budget", "3s", "--device", &device]);
+    kill_and_restore(&setup, kills(), &paths, || route_to_cpu_0(&setup, &device, &[], &["sleep", "0.05"]));
+    let root = setup.root.display().to_string();
+    kill_and_restore(&setup, kills(), &paths, || {
+        let mut command = setup.command(&["place", "--max-trials", "24", "--budget", "3s", "--device", &device]);
         command.args(["--only", "one-core", "--settings-root", &root, "--fresh", "--", "sleep", "0.02"]);
         command
     });
-    let begun = place.folder.path().join("begun");
+    let begun = setup.dir.path().join("begun");
     let script = format!("touch {}; sleep 60", begun.display());
-    let mut run = Running::start(place.measure(&["--device", &device, "--placement", "irq:0"], &["sh", "-c", &script]));
-    until("the trial", || begun.exists());
-    assert_eq!(place.value(&files[0]), "0");
+    let mut run = Running::start(setup.measure(&["--device", &device, "--placement", "irq:0"], &["sh", "-c", &script]));
+    wait_until("the trial has started", || begun.exists());
+    assert_eq!(setup.value(&files[0]), "0");
     run.signal("-INT");
     run.signal("-INT");
-    assert_eq!(run.end(), Some(130));
-    assert_eq!(place.value(&files[0]), "0-1");
-    assert!(!place.journal().exists());
+    assert_eq!(run.wait(), Some(130));
+    assert_eq!(setup.value(&files[0]), "0-1");
+    assert!(!setup.journal().exists());
 }
 
 #[test]
-fn killed_at_any_instant_the_interrupts_of_this_machine_are_restored() {
-    let name = "killed_at_any_instant_the_interrupts_of_this_machine_are_restored";
-    let Some((device, files)) = movable() else { return println!("skipped: {name}: no interrupt here can be moved") };
+fn interrupts_of_this_machine_are_restored_after_kills() {
+    let name = "interrupts_of_this_machine_are_restored_after_kills";
+    let Some((device, files)) = movable_device(name) else { return };
     if let Err(error) = std::fs::OpenOptions::new().write(true).open(Path::new("/").join(&files[0])) {
         return println!("skipped: {name}: /{}: {error}", files[0]);
     }
-    let place = Place::real();
-    if files.iter().all(|file| place.value(file) == "0") {
-        return println!("skipped: {name}: they are on cpu 0 already, so nothing would be changed");
+    let setup = Setup::real();
+    if files.iter().all(|file| setup.value(file) == "0") {
+        return println!("skipped: {name}: the interrupts are on CPU 0 already, so nothing would change");
     }
     let paths: Vec<&str> = files.iter().map(String::as_str).collect();
-    kill_and_restore(&place, kills(), &paths, || sends(&place, &device, &["--ban-irqbalance"], &["sleep", "0.05"]));
+    let run = || route_to_cpu_0(&setup, &device, &["--ban-irqbalance"], &["sleep", "0.05"]);
+    kill_and_restore(&setup, kills(), &paths, run);
 }
 
 #[test]
-fn killed_at_any_instant_this_machine_is_restored() {
-    let path = Path::new("/").join(ASLR);
-    let owned = std::fs::OpenOptions::new().write(true).open(path);
-    if let Err(error) = owned {
-        println!("skipped: kill -9 with real settings: /{ASLR}: {error}");
-        return;
+fn settings_of_this_machine_are_restored_after_kills() {
+    if let Err(error) = std::fs::OpenOptions::new().write(true).open(Path::new("/").join(ASLR)) {
+        return println!("skipped: kill -9 with real settings: /{ASLR}: {error}");
     }
-    if Place::real().value(ASLR) == "0" {
-        println!("skipped: kill -9 with real settings: addresses are not random here, so nothing would be changed");
-        return;
+    if Setup::real().value(ASLR) == "0" {
+        return println!("skipped: kill -9 with real settings: address randomisation is off, so nothing would change");
     }
-    let place = Place::real();
-    kill_and_restore(&place, kills(), &[ASLR], || place.measure(&["--quieten", "aslr,c-states"], &["sleep", "0.05"]));
+    let setup = Setup::real();
+    kill_and_restore(&setup, kills(), &[ASLR], || setup.measure(&["--quieten", "aslr,c-states"], &["sleep", "0.05"]));
 }
 
 #[test]
-fn the_doctor_looks_at_this_machine_and_at_what_is_left_changed() {
-    let place = Place::recorded();
-    let text = place.command(&["doctor"]).output().expect("the program starts");
-    assert_eq!(text.status.code(), Some(0), "{}", said(&text));
+fn doctor_reports_disturbances_and_unrestored_settings() {
+    let setup = Setup::recorded();
+    let text = setup.command(&["doctor"]).output().expect("the program starts");
+    assert_eq!(text.status.code(), Some(0), "{}", stderr(&text));
     assert!(String::from_utf8_lossy(&text.stdout).contains("Disturbs measurements on this machine"));
-    std::fs::create_dir_all(place.state()).expect("folders can be made");
-    // Of this machine, which nobody has set so.
+    std::fs::create_dir_all(setup.state()).expect("a writable directory");
+    // A change of this machine's setting that did not happen.
     let line = format!("{{\"setting\":\"aslr\",\"file\":\"{ASLR}\",\"old\":\"1\",\"new\":\"7\"}}\n");
-    std::fs::write(place.journal(), line).expect("files can be written");
-    let json = place.command(&["doctor", "--format", "json"]).output().expect("the program starts");
-    assert_eq!(json.status.code(), Some(0), "{}", said(&json));
+    std::fs::write(setup.journal(), line).expect("a writable file");
+    let json = setup.command(&["doctor", "--format", "json"]).output().expect("the program starts");
+    assert_eq!(json.status.code(), Some(0), "{}", stderr(&json));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("doctor prints JSON");
     let first = &json["problems"][0];
     assert_eq!((&first["key"], &first["command"]), (&"left-changed".into(), &"nearfar restore".into()), "{json:#}");

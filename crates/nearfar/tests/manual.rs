@@ -1,4 +1,4 @@
-//! Completions and manual pages, as the programs take them that they are for: a shell that completes, `man` that formats.
+//! Shell completions and manual pages, tested with the shells and formatters that use them.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -32,28 +32,28 @@ fn nearfar(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nearfar")).args(args).output().expect("the program starts")
 }
 
-fn completions(shell: &str, folder: &Path) -> String {
+fn completions(shell: &str, dir: &Path) -> String {
     let output = nearfar(&["completions", shell]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let file = folder.join("nearfar");
-    std::fs::write(&file, output.stdout).expect("the folder can be written");
-    file.to_str().expect("scratch folders are UTF-8").to_string()
+    let file = dir.join("nearfar");
+    std::fs::write(&file, output.stdout).expect("the directory is writable");
+    file.to_str().expect("the path is UTF-8").to_string()
 }
 
-/// What a program prints; none where it is not installed, which is said.
+/// Returns the stdout of a program; `None`, with the reason printed, if it is not installed.
 fn output_of(program: &str, args: &[&str], test: &str) -> Option<String> {
     let Ok(output) = Command::new(program).args(args).env("LC_ALL", "C.UTF-8").output() else {
-        println!("skipped: {test}: no {program}");
+        println!("skipped: {test}: {program} is not installed");
         return None;
     };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.is_empty(), "{program} {args:?}: {said}");
-    Some(String::from_utf8(output.stdout).expect("it prints text"))
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && stderr.is_empty(), "{program} {args:?}: {stderr}");
+    Some(String::from_utf8(output.stdout).expect("the output is text"))
 }
 
-/// What bash offers for the last of these words.
-fn bash_offers(file: &str, words: &[&str]) -> Option<Vec<String>> {
-    // As bash itself calls it: the function that `complete -F` has set, with the command, the word and the one before.
+/// Returns bash's completions of the last word.
+fn bash_completions(file: &str, words: &[&str]) -> Option<Vec<String>> {
+    // Calls the function registered with `complete -F` as bash does: with the command, the word and the previous word.
     let script = "source \"$1\"; shift; set -- \"$@\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
                   registered=$(complete -p nearfar); function=${registered#*-F }; \
                   ${function%% *} nearfar \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"; \
@@ -65,14 +65,14 @@ fn bash_offers(file: &str, words: &[&str]) -> Option<Vec<String>> {
 
 #[test]
 fn bash_completes_commands_flags_and_names() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let file = completions("bash", folder.path());
-    let Some(commands) = bash_offers(&file, &["nearfar", ""]) else { return };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = completions("bash", dir.path());
+    let Some(commands) = bash_completions(&file, &["nearfar", ""]) else { return };
     for command in COMMANDS {
         assert!(commands.iter().any(|offer| offer == command), "{command}: {commands:?}");
     }
-    assert!(!commands.iter().any(|offer| offer.starts_with("__")), "hidden commands stay hidden: {commands:?}");
-    let offers = |words: &[&str]| bash_offers(&file, words).expect("bash was here just now");
+    assert!(!commands.iter().any(|offer| offer.starts_with("__")), "hidden commands are not completed: {commands:?}");
+    let offers = |words: &[&str]| bash_completions(&file, words).expect("bash is installed");
     assert_eq!(offers(&["nearfar", "comp"]), ["compare", "completions"]);
     assert_eq!(offers(&["nearfar", "measure", "--warm"]), ["--warmup"]);
     assert_eq!(offers(&["nearfar", "export", "--format", "o"]), ["openmetrics"]);
@@ -84,8 +84,8 @@ fn bash_completes_commands_flags_and_names() {
 
 #[test]
 fn fish_completes_commands_and_workloads() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let file = completions("fish", folder.path());
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = completions("fish", dir.path());
     let offers = |line: &str| {
         let script = format!("source {file}; complete -C '{line}'");
         output_of("fish", &["--no-config", "-c", &script], "completions in fish")
@@ -94,38 +94,38 @@ fn fish_completes_commands_and_workloads() {
     for command in COMMANDS {
         assert!(commands.lines().any(|offer| offer.split('\t').next() == Some(command)), "{command}: {commands}");
     }
-    let placements = offers("nearfar measure stream --placement com").expect("fish was here just now");
+    let placements = offers("nearfar measure stream --placement com").expect("fish is installed");
     assert!(placements.contains("compact"), "{placements}");
 }
 
 #[test]
-fn zsh_reads_its_completions() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let file = completions("zsh", folder.path());
+fn zsh_loads_its_completions() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = completions("zsh", dir.path());
     // compinit finds the file in fpath by its first line and its name.
-    std::fs::rename(&file, folder.path().join("_nearfar")).expect("it was just written");
+    std::fs::rename(&file, dir.path().join("_nearfar")).expect("the file exists");
     let script = format!(
         "fpath=({0} $fpath); autoload -U compinit; compinit -u -D; print -- $_comps[nearfar]; autoload +X _nearfar; \
          print -- ${{+functions[_nearfar]}}",
-        folder.path().display()
+        dir.path().display()
     );
-    let Some(said) = output_of("zsh", &["-f", "-c", &script], "completions in zsh") else { return };
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["_nearfar", "1"]);
+    let Some(output) = output_of("zsh", &["-f", "-c", &script], "completions in zsh") else { return };
+    assert_eq!(output.lines().collect::<Vec<_>>(), ["_nearfar", "1"]);
 }
 
-fn pages(folder: &Path) -> Vec<String> {
-    let output = nearfar(&["man", "--output-dir", folder.to_str().expect("scratch folders are UTF-8")]);
+fn pages(dir: &Path) -> Vec<String> {
+    let output = nearfar(&["man", "--output-dir", dir.to_str().expect("the path is UTF-8")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let entries = std::fs::read_dir(folder).expect("it was written");
+    let entries = std::fs::read_dir(dir).expect("the directory exists");
     let mut files: Vec<String> = entries.map(|entry| entry.expect("readable").path().display().to_string()).collect();
     files.sort();
     files
 }
 
 #[test]
-fn manual_pages_are_formatted_without_a_warning() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let files = pages(folder.path());
+fn manual_pages_are_formatted_without_warnings() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let files = pages(dir.path());
     assert_eq!(files.len(), COMMANDS.len() + 1, "{files:?}");
     for file in &files {
         let Some(text) = output_of("man", &["--warnings", "-E", "UTF-8", "-l", file], "manual pages by man") else {
@@ -146,14 +146,14 @@ fn manual_pages_are_formatted_without_a_warning() {
 }
 
 #[test]
-fn one_page_is_printed_and_a_wrong_name_is_named() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    pages(folder.path());
+fn page_is_printed_and_unknown_command_is_rejected() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    pages(dir.path());
     let page = nearfar(&["man", "place"]).stdout;
-    assert_eq!(page, std::fs::read(folder.path().join("nearfar-place.1")).expect("it is there"));
+    assert_eq!(page, std::fs::read(dir.path().join("nearfar-place.1")).expect("the file exists"));
     assert!(String::from_utf8(page).expect("roff is text").contains("\\-\\-budget"));
     let wrong = nearfar(&["man", "__worker"]);
-    let said = String::from_utf8_lossy(&wrong.stderr);
+    let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(said.contains("no manual page nearfar-__worker") && said.contains("hint: commands: map, "), "{said}");
+    assert!(stderr.contains("no manual page nearfar-__worker") && stderr.contains("hint: commands: map, "), "{stderr}");
 }

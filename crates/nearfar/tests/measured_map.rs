@@ -1,4 +1,4 @@
-//! `nearfar map --measure` as a whole: simulated machines with several nodes, this one as far as it goes.
+//! `nearfar map --measure` from the command line, on simulated machines with several memory nodes and on this machine.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,75 +7,75 @@ use serde_json::Value;
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
 
-fn nearfar(folder: &Path, args: &[&str]) -> Output {
+fn nearfar(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(folder.join("results.db")).args(args).env_remove("NEARFAR_STORE");
+    command.arg("--store").arg(dir.join("results.db")).args(args).env_remove("NEARFAR_STORE");
     command.output().expect("the program starts")
 }
 
-/// Standard output of a command that must succeed.
-fn shown(folder: &Path, args: &[&str]) -> String {
-    let output = nearfar(folder, args);
+/// Returns the stdout of a command that must succeed.
+fn shown(dir: &Path, args: &[&str]) -> String {
+    let output = nearfar(dir, args);
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("what is printed is text")
+    String::from_utf8(output.stdout).expect("the output is text")
 }
 
 fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().expect("a scratch folder")
+    tempfile::tempdir().expect("a temporary directory")
 }
 
 fn sim(model: &str) -> String {
     format!("{MODELS}/{model}.xml:7")
 }
 
-fn measured(folder: &Path, model: &str, more: &[&str]) -> Value {
+fn measured(dir: &Path, model: &str, more: &[&str]) -> Value {
     let sim = sim(model);
     let args = [&["map", "--measure", "--quiet", "--sim", &sim, "--format", "json"], more].concat();
-    serde_json::from_str(&shown(folder, &args)).expect("the map is JSON")
+    serde_json::from_str(&shown(dir, &args)).expect("the map is JSON")
 }
 
 fn list<'a>(map: &'a Value, name: &str) -> &'a Vec<Value> {
     map[name].as_array().unwrap_or_else(|| panic!("{name} is a list"))
 }
 
-fn median(of: &Value) -> f64 {
-    of["median"].as_f64().expect("a median is a number")
+fn median(estimate: &Value) -> f64 {
+    estimate["median"].as_f64().expect("a median is a number")
 }
 
 #[test]
-fn a_simulated_machine_of_two_sockets_as_text_csv_and_json() {
-    let folder = scratch();
-    let map = measured(folder.path(), "xeon-e5-2640-x2", &["--smoke"]);
-    let show = |format: &str| shown(folder.path(), &["map", "--run", "latest", "--format", format]);
+fn map_of_two_sockets_matches_the_snapshots() {
+    let dir = scratch();
+    let map = measured(dir.path(), "xeon-e5-2640-x2", &["--smoke"]);
+    let show = |format: &str| shown(dir.path(), &["map", "--run", "latest", "--format", format]);
     insta::assert_snapshot!("two-sockets-text", show("text"));
     insta::assert_snapshot!("two-sockets-csv", show("csv"));
     insta::assert_snapshot!("two-sockets-numactl", show("numactl"));
     let picture = show("svg");
     insta::assert_snapshot!("two-sockets-svg", picture);
-    // Latency and four bandwidths of 2 x 2, and three pairs seen from both of their cpus.
+    // Latency and four bandwidths of 2 x 2 cells each, and three pairs of CPUs in both directions.
     assert_eq!(picture.matches("<rect class=\"heat\"").count(), 5 * 4 + 2 * 3);
-    // Two groups, each without load and under three loads.
+    // Two groups, each without load and with three loads.
     assert_eq!(picture.matches("class=\"whisker\"").count(), 2 * 4);
-    let page = shown(folder.path(), &["report", "--output", "-"]);
-    assert!(page.contains(picture.trim_end()), "the report shows the same picture");
+    let page = shown(dir.path(), &["report", "--output", "-"]);
+    assert!(page.contains(picture.trim_end()), "the report contains the same picture");
     let short = serde_json::json!({
         "core_to_core": map["core_to_core"], "memory": [map["memory"][1]], "sizes": [map["sizes"][0]],
         "steps": [map["steps"][3]], "loaded": [map["loaded"][1]], "smt": [map["smt"][0]], "missing": map["missing"],
     });
     insta::assert_json_snapshot!("two-sockets-json", short);
     let again: Value = serde_json::from_str(&show("json")).expect("the map is JSON");
-    assert!(again == map, "what is shown again is what was shown first: {} {}", again["run"], map["run"]);
+    assert!(again == map, "the stored map differs from the measured one: {} {}", again["run"], map["run"]);
 }
 
 #[test]
-fn remote_memory_is_slower_than_own_and_caches_are_steps() {
-    let folder = scratch();
-    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+fn remote_memory_is_slower_and_cache_levels_are_ordered() {
+    let dir = scratch();
+    let map = measured(dir.path(), "xeon-e5-2640-x2", &[]);
     let memory = list(&map, "memory");
-    assert_eq!(memory.len(), 4, "two groups of cpus, two nodes");
+    assert_eq!(memory.len(), 4, "two groups of CPUs, two nodes");
     for path in memory {
         let own = memory.iter().find(|other| other["cpus"] == path["cpus"] && other["local"] == true);
-        let own = own.expect("each group has a node of its own");
+        let own = own.expect("each group has a local node");
         if path["local"] == false {
             assert!(median(&path["latency"]) > 1.2 * median(&own["latency"]), "{path}");
             for (far, near) in list(path, "bandwidth").iter().zip(list(own, "bandwidth")) {
@@ -97,13 +97,13 @@ fn remote_memory_is_slower_than_own_and_caches_are_steps() {
     let relations: Vec<&str> = pairs.iter().map(|pair| pair["relation"].as_str().expect("a word")).collect();
     assert_eq!(relations, ["one core", "one L3", "two packages"]);
     assert_eq!(pairs.iter().map(|pair| pair["alike"].as_u64()).sum::<Option<u64>>(), Some(24 * 23 / 2));
-    assert!(pairs.iter().all(|pair| pair["home"] == 0), "the line lives where cpu a is at home");
+    assert!(pairs.iter().all(|pair| pair["home"] == 0), "the cache line is on the node of CPU a");
 }
 
 #[test]
-fn load_makes_memory_slower_and_siblings_share_a_core() {
-    let folder = scratch();
-    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+fn load_slows_memory_and_siblings_share_a_core() {
+    let dir = scratch();
+    let map = measured(dir.path(), "xeon-e5-2640-x2", &[]);
     let loaded = list(&map, "loaded");
     assert_eq!(loaded.len(), 2 * 4, "two groups, no load and three loads");
     for curve in loaded.chunks(4) {
@@ -124,17 +124,17 @@ fn load_makes_memory_slower_and_siblings_share_a_core() {
         assert!((ratio - median(&pair["both"]) / median(&pair["alone"])).abs() < 1e-9);
         assert!(pair["ratio_ci_low"].as_f64().expect("an end") <= ratio);
     }
-    assert!(smt[0]["ratio"].as_f64().expect("a number") > 1.05, "the simulator's siblings gain speed together");
-    let alone = measured(folder.path(), "rk3399", &["--smoke"]);
+    assert!(smt[0]["ratio"].as_f64().expect("a number") > 1.05, "simulated siblings gain speed together");
+    let alone = measured(dir.path(), "rk3399", &["--smoke"]);
     let missing = list(&alone, "missing");
     assert_eq!(missing.len(), 1, "{missing:?}");
     assert_eq!(missing[0]["why"], "no core has two threads");
 }
 
 #[test]
-fn all_means_every_pair_for_itself() {
-    let folder = scratch();
-    let map = measured(folder.path(), "ryzen5-2600", &["--all", "--smoke"]);
+fn all_measures_every_pair() {
+    let dir = scratch();
+    let map = measured(dir.path(), "ryzen5-2600", &["--all", "--smoke"]);
     let pairs = list(&map, "core_to_core");
     assert_eq!(pairs.len(), 12 * 11 / 2);
     assert!(pairs.iter().all(|pair| pair["alike"] == 1));
@@ -142,8 +142,8 @@ fn all_means_every_pair_for_itself() {
 
 #[test]
 fn memory_without_cpus_is_reached_from_every_group() {
-    let folder = scratch();
-    let map = measured(folder.path(), "grace-cxl", &["--smoke"]);
+    let dir = scratch();
+    let map = measured(dir.path(), "grace-cxl", &["--smoke"]);
     let reached: Vec<(&str, u64)> = list(&map, "memory")
         .iter()
         .map(|path| (path["cpus"].as_str().expect("a list"), path["node"].as_u64().expect("a number")))
@@ -152,41 +152,41 @@ fn memory_without_cpus_is_reached_from_every_group() {
 }
 
 #[test]
-fn a_map_that_was_killed_goes_on() {
+fn killed_map_resumes() {
     let (whole, cut) = (scratch(), scratch());
     let expected = measured(whole.path(), "rk3399", &["--smoke"]);
     let sim = sim("rk3399");
     for _ in 0..3 {
         let args = ["map", "--measure", "--smoke", "--quiet", "--sim", &sim, "--sim-faults", "kill-after=9"];
-        assert!(!nearfar(cut.path(), &args).status.success(), "it is killed");
+        assert!(!nearfar(cut.path(), &args).status.success(), "the process is killed");
     }
     let map = measured(cut.path(), "rk3399", &["--smoke"]);
     assert!(map == expected, "{} {}", map["run"], expected["run"]);
 }
 
 #[test]
-fn mistakes_are_told() {
-    let folder = scratch();
+fn invalid_arguments_are_rejected() {
+    let dir = scratch();
     let sim = sim("rk3399");
     let refused = |args: &[&str], expected: &str| {
-        let output = nearfar(folder.path(), args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected), "{args:?}: {said}");
+        let output = nearfar(dir.path(), args);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
     };
     refused(&["map", "--sim", &sim], "add --measure");
     refused(&["map", "--format", "csv"], "add --measure");
     refused(&["map", "--thorough"], "--measure");
-    shown(folder.path(), &["map", "--measure", "--smoke", "--sim", &sim, "--quiet"]);
+    shown(dir.path(), &["map", "--measure", "--smoke", "--sim", &sim, "--quiet"]);
     refused(&["map", "--run", "latest", "--format", "xml"], "simulated machine");
     let other = format!("{MODELS}/ryzen5-2600.xml");
     refused(&["map", "--run", "latest", "--format", "xml", "--from", &other], "of another machine");
     refused(&["map", "--run", "latest", "--format", "capture"], "--format capture is not supported for a measured map");
-    shown(folder.path(), &["measure", "queens", "--sim", &sim, "--smoke", "--quiet"]);
+    shown(dir.path(), &["measure", "queens", "--sim", &sim, "--smoke", "--quiet"]);
     refused(&["map", "--run", "latest"], "has no measured map");
 }
 
-/// The numbers that Debian's own `lstopo` finds in the exported XML: target, value, initiator.
+/// Returns the values of an attribute as printed by the host's `lstopo` for exported XML: target, value, initiator.
 fn lstopo_memattrs(xml: &Path, attribute: &str) -> Option<Vec<String>> {
     let mut lstopo = Command::new("lstopo-no-graphics");
     let output = lstopo.arg("-i").arg(xml).arg("--memattrs").output().ok()?;
@@ -199,23 +199,21 @@ fn lstopo_memattrs(xml: &Path, attribute: &str) -> Option<Vec<String>> {
 
 #[test]
 fn hwloc_programs_read_the_measured_values() {
-    let folder = scratch();
-    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
-    let (machine, xml) = (format!("{MODELS}/xeon-e5-2640-x2.xml"), folder.path().join("measured.xml"));
-    let text = shown(folder.path(), &["map", "--run", "latest", "--format", "xml", "--from", &machine]);
-    std::fs::write(&xml, &text).expect("the folder can be written");
-    let read: Value = serde_json::from_str(&shown(
-        folder.path(),
-        &["map", "--from", xml.to_str().expect("text"), "--format", "json"],
-    ))
-    .expect("JSON");
+    let dir = scratch();
+    let map = measured(dir.path(), "xeon-e5-2640-x2", &[]);
+    let (machine, xml) = (format!("{MODELS}/xeon-e5-2640-x2.xml"), dir.path().join("measured.xml"));
+    let text = shown(dir.path(), &["map", "--run", "latest", "--format", "xml", "--from", &machine]);
+    std::fs::write(&xml, &text).expect("the directory is writable");
+    let read: Value =
+        serde_json::from_str(&shown(dir.path(), &["map", "--from", xml.to_str().expect("text"), "--format", "json"]))
+            .expect("JSON");
     assert_eq!(list(&read, "memattrs").len(), 5 * 4, "five attributes of two groups and two nodes");
     assert_eq!(read["distances"][1]["name"], "NearfarLatency");
     let Some(latencies) = lstopo_memattrs(&xml, "Latency") else {
         return println!("skipped: needs lstopo-no-graphics (Debian: hwloc-nox)");
     };
     let path = |cpus: &str, node: u64| {
-        list(&map, "memory").iter().find(|path| path["cpus"] == cpus && path["node"] == node).expect("it is measured")
+        list(&map, "memory").iter().find(|path| path["cpus"] == cpus && path["node"] == node).expect("the path exists")
     };
     let line = |cpus: &str, mask: &str, node: u64, package: u32| {
         let latency = median(&path(cpus, node)["latency"]).round();
@@ -238,56 +236,56 @@ fn hwloc_programs_read_the_measured_values() {
 fn this_machine_is_measured() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if cpus < 2 {
-        return println!("skipped: needs 2 cpus");
+        return println!("skipped: needs 2 CPUs");
     }
-    let folder = scratch();
-    let text = shown(folder.path(), &["map", "--measure", "--smoke", "--quiet", "--format", "json"]);
+    let dir = scratch();
+    let text = shown(dir.path(), &["map", "--measure", "--smoke", "--quiet", "--format", "json"]);
     let map: Value = serde_json::from_str(&text).expect("the map is JSON");
     let pairs = list(&map, "core_to_core");
     assert!(pairs.iter().all(|pair| median(&pair["latency"]) > 1.0), "{pairs:?}");
     assert!(!pairs.is_empty() && !list(&map, "memory").is_empty(), "{map}");
     assert!(list(&map, "sizes").len() > 8, "{map}");
     assert!(!list(&map, "loaded").is_empty(), "{map}");
-    let not_smt = |missing: &&Value| missing["what"] != "smt-compute";
-    assert_eq!(list(&map, "missing").iter().find(not_smt), None);
-    let xml = shown(folder.path(), &["map", "--run", "latest", "--format", "xml"]);
+    let is_not_smt = |missing: &&Value| missing["what"] != "smt-compute";
+    assert_eq!(list(&map, "missing").iter().find(is_not_smt), None);
+    let xml = shown(dir.path(), &["map", "--run", "latest", "--format", "xml"]);
     assert!(xml.contains("<memattr name=\"Latency\" flags=\"6\">"), "{xml}");
 }
 
 #[test]
-fn placements_go_by_the_newest_map_of_the_machine() {
-    let folder = scratch();
+fn placements_use_the_newest_map_of_the_machine() {
+    let dir = scratch();
     let sim = sim("xeon-e5-2640-x2");
     let place = |sim: &str, map: &[&str]| {
-        let output = nearfar(folder.path(), &[&["place", "--explain", "--sim", sim], map, &["--", "true"]].concat());
+        let output = nearfar(dir.path(), &[&["place", "--explain", "--sim", sim], map, &["--", "true"]].concat());
         assert!(output.status.success(), "{map:?}");
-        String::from_utf8(output.stderr).expect("what is said is text")
+        String::from_utf8(output.stderr).expect("the output is text")
     };
     let plain = place(&sim, &[]);
-    measured(folder.path(), "xeon-e5-2640-x2", &["--smoke"]);
-    assert_eq!(place(&sim, &[]), plain, "a smoke test says nothing of speeds");
-    let map = measured(folder.path(), "xeon-e5-2640-x2", &[]);
+    measured(dir.path(), "xeon-e5-2640-x2", &["--smoke"]);
+    assert_eq!(place(&sim, &[]), plain, "maps of smoke tests are not used");
+    let map = measured(dir.path(), "xeon-e5-2640-x2", &[]);
     let run = map["run"]["id"].as_str().expect("the map names its run");
     let by_map = place(&sim, &[]);
     assert!(by_map.contains(&format!("using measured map {run}")), "{by_map}");
     assert_eq!(place(&sim, &["--map", run]), by_map);
     assert_eq!(place(&sim, &["--map", "latest"]), by_map);
     assert_eq!(place(&sim, &["--map", "none"]), plain);
-    // Another machine, even the same one simulated with another seed, has no map here.
+    // Another machine has no map, nor has the same one simulated with another seed.
     assert_eq!(place(&format!("{MODELS}/xeon-e5-2640-x2.xml:8"), &[]), plain);
 
     let file = format!("{MODELS}/xeon-e5-2640-x2.xml");
     let remote = ["placements", "--from", &file, "--placement", "memory-remote"];
-    let stated = shown(folder.path(), &remote);
+    let stated = shown(dir.path(), &remote);
     assert!(stated.contains("the other one (distance 20 instead of 10)"), "{stated}");
     let distance = &list(&map, "node_distances")[1]["distance"];
-    let measured = shown(folder.path(), &[&remote[..], &["--map", run]].concat());
+    let measured = shown(dir.path(), &[&remote[..], &["--map", run]].concat());
     assert!(measured.contains(&format!("the other one (measured distance {distance} instead of 10)")), "{measured}");
 
     let wrong = |sim: &str, map: &str| {
-        let output = nearfar(folder.path(), &["place", "--explain", "--sim", sim, "--map", map, "--", "true"]);
+        let output = nearfar(dir.path(), &["place", "--explain", "--sim", sim, "--map", map, "--", "true"]);
         assert_eq!(output.status.code(), Some(2));
-        String::from_utf8(output.stderr).expect("what is said is text")
+        String::from_utf8(output.stderr).expect("the output is text")
     };
     assert!(wrong(&sim, "nonsense").contains("nonsense"));
     let ryzen = wrong(&format!("{MODELS}/ryzen5-2600.xml:7"), run);

@@ -1,7 +1,7 @@
-//! Random operations on checked memory under `nearfar expand`, with both engines: this file is the program too, which it
-//! starts again with [`PLAN`] in its environment.
+//! Random operations on verified memory under `nearfar expand`, with both engines. The program is this test binary,
+//! started with [`PLAN`] in its environment.
 //!
-//! `NEARFAR_SOAK=600 cargo test -p nearfar --test operations -- --nocapture` goes on for so many seconds each (`make soak`).
+//! `NEARFAR_SOAK=600 cargo test -p nearfar --test operations -- --nocapture` runs each engine for 600 s (`make soak`).
 
 #[path = "../../farmem/tests/operations/checker.rs"]
 mod checker;
@@ -17,64 +17,64 @@ use std::time::{Duration, Instant};
 use checker::Plan;
 use scratch::Scratch;
 
-/// Seed, seconds, and after how many operations a bit is changed; the last only where that is to be seen.
+/// Environment variable: seed, seconds and optionally the number of operations after which a bit is flipped.
 const PLAN: &str = "NEARFAR_OPERATIONS";
-/// What it has at most in memory is four times its DRAM.
+/// The program's memory is up to four times as large.
 const DRAM: &str = "24MiB";
 const THREADS: u64 = 3;
 const PAGES: usize = 8192;
 
-/// Swap is the whole machine's: one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+/// The tests run one at a time, because the whole machine shares swap.
+static SWAP_LOCK: Mutex<()> = Mutex::new(());
 
-/// The program; as a test of its own it has nothing to do.
+/// The measured program; without [`PLAN`] it does nothing.
 #[test]
 fn program() {
     let Ok(plan) = std::env::var(PLAN) else { return };
     let mut numbers = plan.split(' ').map(|number| number.parse().expect("a number"));
     let seed = numbers.next().expect("a seed");
-    let time = Duration::from_secs(numbers.next().expect("a time"));
+    let time = Duration::from_secs(numbers.next().expect("seconds"));
     let plan = Plan { seed, threads: THREADS, pages: PAGES, time, flip_after: numbers.next() };
     match checker::run(plan) {
         Ok(counts) => println!("{counts}"),
-        Err(trouble) => {
-            eprintln!("{trouble}");
+        Err(error) => {
+            eprintln!("{error}");
             std::process::exit(1);
         }
     }
 }
 
-fn command(folder: &Scratch, engine: &str, plan: &str) -> Command {
-    let ourselves = std::env::current_exe().expect("a path");
+fn command(dir: &Scratch, engine: &str, plan: &str) -> Command {
+    let this_program = std::env::current_exe().expect("a path");
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.env("NEARFAR_STATE", folder.path().join("state")).env(PLAN, plan);
-    command.args(["expand", "--dram", DRAM, "--engine", engine, "--"]).arg(ourselves);
+    command.env("NEARFAR_STATE", dir.path().join("state")).env(PLAN, plan);
+    command.args(["expand", "--dram", DRAM, "--engine", engine, "--"]).arg(this_program);
     command.args(["program", "--exact", "--nocapture"]).stdin(Stdio::null());
     command
 }
 
-fn expand(folder: &Scratch, engine: &str, plan: &str) -> Output {
-    command(folder, engine, plan).output().expect("the program starts")
+fn expand(dir: &Scratch, engine: &str, plan: &str) -> Output {
+    command(dir, engine, plan).output().expect("the program starts")
 }
 
-/// A scratch folder for who is alone, where programs can be given a budget; else the reason is printed.
-fn alone(test: &str) -> Option<(MutexGuard<'static, ()>, Scratch)> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Scratch::new();
+/// Locks swap and creates a temporary directory; `None`, with the reason printed, if DRAM cannot be limited.
+fn lock_swap(test: &str) -> Option<(MutexGuard<'static, ()>, Scratch)> {
+    let guard = SWAP_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = Scratch::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.env("NEARFAR_STATE", folder.path().join("state")).args(["expand", "--dram", DRAM, "--", "true"]);
-    let tried = command.output().expect("the program starts");
-    if !tried.status.success() {
-        println!("skipped: {test}: {}", String::from_utf8_lossy(&tried.stderr).trim());
+    command.env("NEARFAR_STATE", dir.path().join("state")).args(["expand", "--dram", DRAM, "--", "true"]);
+    let output = command.output().expect("the program starts");
+    if !output.status.success() {
+        println!("skipped: {test}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    tried.status.success().then_some((alone, folder))
+    output.status.success().then_some((guard, dir))
 }
 
-/// Starts the program under expand, its words in a file; its process is looked for until it runs.
-fn begin(folder: &Scratch, said: &Path, plan: &str) -> (Child, String) {
-    let words = File::create(said).expect("a file");
-    let mut command = command(folder, "steered", plan);
-    let child = command.stdout(words.try_clone().expect("a file")).stderr(words).spawn().expect("the program starts");
+/// Starts the program under expand, with its output in a file; returns the child and the process ID of the program.
+fn start(dir: &Scratch, output: &Path, plan: &str) -> (Child, String) {
+    let file = File::create(output).expect("the file can be created");
+    let mut command = command(dir, "steered", plan);
+    let child = command.stdout(file.try_clone().expect("a file")).stderr(file).spawn().expect("the program starts");
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let pid = || std::fs::read_to_string(&children).unwrap_or_default().trim().to_string();
     wait_until("the program runs", || {
@@ -87,7 +87,7 @@ fn begin(folder: &Scratch, said: &Path, plan: &str) -> (Child, String) {
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < end, "waited for a minute: {what}");
+        assert!(Instant::now() < end, "timed out after a minute: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -97,32 +97,32 @@ fn is_alive(pid: &str) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
 }
 
-/// At points that follow from the round: the pilot alone, whose program then finishes and finds its pages, or both.
+/// Kills the controller at a time derived from the round; in odd rounds the program too, otherwise it must finish.
 #[test]
-fn whoever_is_killed_nothing_is_lost() {
-    let Some((_alone, folder)) = alone("whoever_is_killed_nothing_is_lost") else { return };
+fn killed_controllers_and_programs_lose_no_data() {
+    let Some((_guard, dir)) = lock_swap("killed_controllers_and_programs_lose_no_data") else { return };
     let rounds = soak().map_or(2, |seconds| (seconds / 4).max(2));
     let mut finished = 0;
     for round in 0..rounds {
-        let path = folder.path().join("said");
-        let (mut pilot, program) = begin(&folder, &path, &format!("{round} 2"));
-        // Not a wait for something: the point at which it happens.
+        let path = dir.path().join("output");
+        let (mut controller, program) = start(&dir, &path, &format!("{round} 2"));
+        // Not a wait for a condition: this is the time of the kill.
         std::thread::sleep(Duration::from_millis(20 + u64::from(round).wrapping_mul(0x9E37_79B9) % 1700));
-        pilot.kill().expect("it is ours");
-        pilot.wait().expect("it was killed");
+        controller.kill().expect("the process can be killed");
+        controller.wait().expect("the process has ended");
         let both = round % 2 == 1;
         if both {
-            Command::new("kill").args(["-KILL", &program]).status().expect("kill(1) is there");
+            Command::new("kill").args(["-KILL", &program]).status().expect("kill(1) is installed");
         }
         wait_until("the program ends", || !is_alive(&program));
-        let said = std::fs::read_to_string(&path).expect("its words");
-        assert!(both || said.contains("pages verified"), "round {round}: {said}");
+        let output = std::fs::read_to_string(&path).expect("the output is text");
+        assert!(both || output.contains("pages verified"), "round {round}: {output}");
         finished += u32::from(!both);
-        // A child that the program had forked ends by itself, and until then restore refuses.
-        wait_until("nothing is left", || folder.restore());
+        // A child forked by the program exits on its own; until then `nearfar restore` fails.
+        wait_until("restored", || dir.restore());
     }
     println!(
-        "{rounds} pilots killed, {} of them with their program; {finished} programs finished and found their pages",
+        "{rounds} controllers killed, {} of them with their program; {finished} programs finished and verified their pages",
         rounds - finished
     );
 }
@@ -131,32 +131,32 @@ fn soak() -> Option<u32> {
     std::env::var("NEARFAR_SOAK").ok().and_then(|text| text.parse().ok())
 }
 
-fn said(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 #[test]
-fn random_operations_lose_nothing() {
-    let Some((_alone, folder)) = alone("random_operations_lose_nothing") else { return };
+fn random_operations_lose_no_data() {
+    let Some((_guard, dir)) = lock_swap("random_operations_lose_no_data") else { return };
     let seconds = soak().unwrap_or(3);
     for engine in ["steered", "plain"] {
-        let output = expand(&folder, engine, &format!("1 {seconds}"));
-        let said = said(&output);
-        if engine == "plain" && said.contains("the Linux kernel killed") {
-            println!("skipped: random_operations_lose_nothing: the kernel's own swap ended it, which it may");
+        let output = expand(&dir, engine, &format!("1 {seconds}"));
+        let text = text_of(&output);
+        if engine == "plain" && text.contains("the Linux kernel killed") {
+            println!("skipped: random_operations_lose_no_data: the kernel killed the program for lack of memory");
             continue;
         }
-        assert!(output.status.success(), "{engine}: {said}");
-        let counts = said.lines().find(|line| line.contains("pages verified")).expect("it counts");
+        assert!(output.status.success(), "{engine}: {text}");
+        let counts = text.lines().find(|line| line.contains("pages verified")).expect("a line of counts");
         println!("{engine}, {seconds} s: {counts}");
-        println!("{}", said.lines().find(|line| line.starts_with("nearfar: ")).expect("it closes with a line"));
+        println!("{}", text.lines().find(|line| line.starts_with("nearfar: ")).expect("a summary"));
     }
 }
 
 #[test]
-fn a_bit_that_changed_far_away_is_seen() {
-    let Some((_alone, folder)) = alone("a_bit_that_changed_far_away_is_seen") else { return };
-    let output = expand(&folder, "steered", "2 2 300");
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("in word 256"), "{}", said(&output));
+fn flipped_bit_is_detected() {
+    let Some((_guard, dir)) = lock_swap("flipped_bit_is_detected") else { return };
+    let output = expand(&dir, "steered", "2 2 300");
+    assert_eq!(output.status.code(), Some(1), "{}", text_of(&output));
+    assert!(text_of(&output).contains("in word 256"), "{}", text_of(&output));
 }

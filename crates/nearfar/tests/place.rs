@@ -1,4 +1,4 @@
-//! `nearfar place` as a whole: on the simulator, where it is killed and goes on, and with commands that run here.
+//! `nearfar place` from the command line: on the simulator, where it is killed and resumes, and with real commands.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -19,17 +19,18 @@ fn run(store: &Path, args: &[&str]) -> Output {
     nearfar(store, args).output().expect("the program starts")
 }
 
-/// The answer of a race, and the exit status that came with it.
-fn answer(store: &Path, flags: &[&str], command: &[&str]) -> (Value, i32) {
+/// Runs a race and returns its result as JSON, and the exit status.
+fn race_result(store: &Path, flags: &[&str], command: &[&str]) -> (Value, i32) {
     let args = [&["place", "--quiet", "--format", "json"], flags, &["--"], command].concat();
     let output = run(store, &args);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {said}"));
-    (json, output.status.code().expect("no signal ended it"))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{args:?}: {error}: {stderr}"));
+    (json, output.status.code().expect("no signal ended the process"))
 }
 
-fn word(standing: &Value) -> String {
-    match &standing["word"] {
+/// Returns the claim about a candidate.
+fn claim(row: &Value) -> String {
+    match &row["word"] {
         Value::String(word) => word.clone(),
         word => word.as_object().and_then(|word| word.keys().next().cloned()).expect("a word"),
     }
@@ -46,11 +47,11 @@ fn cpus() -> usize {
 }
 
 #[test]
-fn the_answer_keeps_its_contract() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn place_result_has_the_documented_fields() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let sim = format!("{MODEL}:1");
     let flags = ["--sim", &sim, "--budget", "10h", "--threads", "3"];
-    let (json, status) = answer(&folder.path().join("r.db"), &flags, &["sharing", "-t", "{threads}"]);
+    let (json, status) = race_result(&dir.path().join("r.db"), &flags, &["sharing", "-t", "{threads}"]);
     assert_eq!(status, 0, "{json:#}");
     assert_eq!(json["claim"], "better", "{json:#}");
     assert_eq!(json["candidates"].as_u64(), Some(json["ranking"].as_array().expect("a list").len() as u64));
@@ -59,84 +60,81 @@ fn the_answer_keeps_its_contract() {
     let versus = &json["versus_kernel"];
     let (low, change, high) = (&versus["ci_low"], &versus["change_percent"], &versus["ci_high"]);
     let [low, change, high] = [low, change, high].map(|number| number.as_f64().expect("a number"));
-    assert!(low < change && change < high && high < 0.0, "less time than the kernel's choice: {versus:#}");
-    let cpus = json["winner"]["cpus"].as_str().expect("the winner is seated");
-    assert!(cpus.starts_with("0-"), "three threads that share want the three cores of one L3: {json:#}");
+    assert!(low < change && change < high && high < 0.0, "less time than the placement of the kernel: {versus:#}");
+    let cpus = json["winner"]["cpus"].as_str().expect("the winner is pinned");
+    assert!(cpus.starts_with("0-"), "three threads that share data are fastest on the cores of one L3 cache: {json:#}");
     assert_eq!(json["lines"]["taskset"], format!("taskset -c {cpus} sharing -t 3"));
     assert!(json["ties"].is_array() && json["lines"]["systemd"].is_string() && json["lines"]["slurm"].is_string());
 }
 
 #[test]
-fn killed_after_every_kth_trial_it_answers_the_same() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn race_killed_after_every_kth_trial_has_the_same_result() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let sim = format!("{MODEL}:5");
     let flags = ["--sim", &sim, "--budget", "10h", "--only", "compact", "--only", "smt-one-l3", "--threads", "4"];
-    let whole = folder.path().join("whole.db");
-    let (expected, _) = answer(&whole, &flags, &["app"]);
+    let whole = dir.path().join("whole.db");
+    let (expected, _) = race_result(&whole, &flags, &["app"]);
     let total = trials(&whole);
-    assert!(total > 30, "{total} trials: there should be a race and its confirmation");
+    assert!(total > 30, "{total} trials: too few for a race and its confirmation");
     for k in (1..total).step_by(7) {
-        let store = folder.path().join(format!("killed-{k}.db"));
+        let store = dir.path().join(format!("killed-{k}.db"));
         let faults = format!("kill-after={k}");
         let killed = run(&store, &[&["place", "-q", "--sim-faults", &faults], &flags[..], &["--", "app"]].concat());
-        assert!(!killed.status.success(), "it should have been killed after trial {k}");
-        assert_eq!(trials(&store), k, "what was stored stays");
-        let (resumed, _) = answer(&store, &flags, &["app"]);
+        assert!(!killed.status.success(), "it must be killed after trial {k}");
+        assert_eq!(trials(&store), k, "stored trials remain");
+        let (resumed, _) = race_result(&store, &flags, &["app"]);
         assert_eq!(resumed, expected, "killed after {k}");
     }
 }
 
 #[test]
-fn a_budget_ends_it_and_says_so() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn budget_ends_the_race_and_is_reported() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let sim = format!("{MODEL}:2");
-    // Ten seconds a trial, 39 candidates: two blocks at most.
-    let (json, _) = answer(&folder.path().join("r.db"), &["--sim", &sim, "--budget", "8m"], &["app", "{threads}"]);
+    // Ten seconds per trial, 39 candidates: at most two blocks.
+    let (json, _) = race_result(&dir.path().join("r.db"), &["--sim", &sim, "--budget", "8m"], &["app", "{threads}"]);
     assert_eq!(json["search"], "out-of-budget", "{json:#}");
     assert!(json["seconds"].as_f64().expect("a number") < 12.0 * 60.0, "{}", json["seconds"]);
-    let (json, _) = answer(&folder.path().join("t.db"), &["--sim", &sim, "--max-trials", "90"], &["app", "{threads}"]);
+    let (json, _) =
+        race_result(&dir.path().join("t.db"), &["--sim", &sim, "--max-trials", "90"], &["app", "{threads}"]);
     assert_eq!(json["search"], "out-of-budget", "{json:#}");
     assert!(json["trials"].as_u64().expect("a number") <= 92, "{}", json["trials"]);
 }
 
 #[test]
-fn escapes_are_told_and_not_ranked() {
+fn unverified_candidates_are_reported_and_not_ranked() {
     if cpus() < 2 {
-        println!("skipped: escapes_are_told_and_not_ranked: one cpu offers no seat to escape from");
+        println!("skipped: unverified_candidates_are_reported_and_not_ranked: needs 2 CPUs");
         return;
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    // Every cpu of this machine in place of its seats.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    // Changes the affinity to all CPUs of this machine.
     let escape = "taskset -pc 0-4095 $$ >/dev/null; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let flags = ["--budget", "30s", "--only", "one-core", "--shell"];
-    let (json, status) = answer(&folder.path().join("r.db"), &flags, &[escape]);
-    let standing = json["ranking"].as_array().expect("a list").last().expect("two candidates").clone();
-    assert_eq!(
-        (standing["placement"].as_str(), word(&standing).as_str()),
-        (Some("one-core"), "not-proven"),
-        "{json:#}"
-    );
-    assert!(standing["word"]["not-proven"].as_str().expect("why").contains("affinity"), "{standing:#}");
+    let (json, status) = race_result(&dir.path().join("r.db"), &flags, &[escape]);
+    let row = json["ranking"].as_array().expect("a list").last().expect("two candidates").clone();
+    assert_eq!((row["placement"].as_str(), claim(&row).as_str()), (Some("one-core"), "not-proven"), "{json:#}");
+    assert!(row["word"]["not-proven"].as_str().expect("a reason").contains("affinity"), "{row:#}");
     assert_eq!((json["winner"]["placement"].as_str(), status), (Some("kernel"), 0), "{json:#}");
 }
 
 #[test]
-fn failures_are_stored_and_told() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("r.db");
-    let (json, status) = answer(&store, &["--budget", "20s"], &["sh", "-c", "echo no luck >&2; exit 3"]);
+fn failures_are_stored_and_reported() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let (json, status) = race_result(&store, &["--budget", "20s"], &["sh", "-c", "echo no luck >&2; exit 3"]);
     assert_eq!((json["claim"].as_str(), status), (Some("no-reference"), 1), "{json:#}");
-    let why = json["reference_failed"].as_str().expect("why");
-    assert!(why.contains("status 3") && why.contains("no luck"), "{why}");
-    assert_eq!(trials(&store), 2, "tried twice, stored twice");
-    let (json, status) = answer(&store, &["--budget", "3s", "--ignore-failure"], &["sh", "-c", "exit 3"]);
+    let reason = json["reference_failed"].as_str().expect("a reason");
+    assert!(reason.contains("status 3") && reason.contains("no luck"), "{reason}");
+    assert_eq!(trials(&store), 2, "both attempts are stored");
+    let (json, status) = race_result(&store, &["--budget", "3s", "--ignore-failure"], &["sh", "-c", "exit 3"]);
     assert!(json["claim"] != "no-reference" && status != 1, "{json:#}");
 }
 
 #[test]
-fn explaining_measures_nothing() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("r.db");
+fn explain_measures_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
     let output = run(&store, &["place", "--explain", "--from-nothing", "--", "app"]);
     assert_eq!(output.status.code(), Some(2), "an unknown flag");
     let output = run(&store, &["place", "--explain", "--sim", MODEL, "--threads", "6", "--", "app"]);
@@ -146,119 +144,121 @@ fn explaining_measures_nothing() {
 }
 
 #[test]
-fn a_kept_placement_is_applied() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("r.db");
+fn saved_placement_is_applied() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
     let unknown = run(&store, &["place", "--use", "web", "--", "true"]);
     assert_eq!(unknown.status.code(), Some(2));
     if cpus() < 2 {
-        println!("skipped: a_kept_placement_is_applied: one cpu offers nothing to decide");
+        println!("skipped: saved_placement_is_applied: needs 2 CPUs");
         return;
     }
     let sim = format!("{MODEL}:1");
     let simulated = run(&store, &["place", "--sim", &sim, "--save", "web", "--", "app"]);
-    assert_eq!(simulated.status.code(), Some(2), "what was not measured is not kept");
-    // Fails on one cpu, so leaving it to the kernel is all that is left.
-    let (json, _) = answer(&store, &["--budget", "20s", "--save", "web"], &["sh", "-c", "test $(nproc) -gt 1"]);
+    assert_eq!(simulated.status.code(), Some(2), "simulated placements are not saved");
+    // The command fails on one CPU, so only the placement of the kernel succeeds.
+    let (json, _) = race_result(&store, &["--budget", "20s", "--save", "web"], &["sh", "-c", "test $(nproc) -gt 1"]);
     assert_eq!(json["claim"], "kernel-is-best", "{json:#}");
     let wrong = run(&store, &["place", "--use", "wob", "--", "true"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("web"), "{wrong:?}");
     let used = run(&store, &["place", "--use", "web", "--", "sh", "-c", "echo {threads} {cpus} {node}; exit 7"]);
-    let (said, told) = (String::from_utf8_lossy(&used.stderr), String::from_utf8_lossy(&used.stdout));
-    assert_eq!(used.status.code(), Some(7), "the command's own status: {said}");
-    assert!(!told.contains('{') && told.split_whitespace().count() == 3, "{told}");
+    let (stderr, stdout) = (String::from_utf8_lossy(&used.stderr), String::from_utf8_lossy(&used.stdout));
+    assert_eq!(used.status.code(), Some(7), "the exit status of the command: {stderr}");
+    assert!(!stdout.contains('{') && stdout.split_whitespace().count() == 3, "{stdout}");
 }
 
 #[test]
-fn ctrl_c_answers_and_the_same_command_goes_on() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("r.db");
+fn interrupted_race_prints_its_result_and_resumes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
     let args = ["place", "--budget", "2s", "--max-trials", "60", "--format", "json", "--", "sleep", "0.05"];
-    let mut child = nearfar(&store, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-    let begun = Instant::now();
-    while !store.exists() || stored(&store) < 3 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it should have measured something");
+    let mut child =
+        nearfar(&store, &args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let start = Instant::now();
+    while !store.exists() || stored_trials(&store) < 3 {
+        assert!(start.elapsed() < Duration::from_secs(60), "no trials were stored");
         std::thread::yield_now();
     }
-    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill starts");
+    let interrupted =
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill(1) is installed");
     assert!(interrupted.success());
-    let status = child.wait().expect("it ends");
+    let status = child.wait().expect("the process ends");
     let output = std::io::read_to_string(child.stdout.take().expect("a pipe")).expect("text");
-    let json: Value = serde_json::from_str(&output).expect("an answer");
+    let json: Value = serde_json::from_str(&output).expect("a result");
     assert_eq!((status.code(), json["claim"].as_str()), (Some(130), Some("unfinished")), "{json:#}");
     let before = trials(&store);
     let again = run(&store, &args);
     assert!(String::from_utf8_lossy(&again.stderr).contains("resuming run"), "{again:?}");
-    let json: Value = serde_json::from_slice(&again.stdout).expect("an answer");
+    let json: Value = serde_json::from_slice(&again.stdout).expect("a result");
     assert!(json["claim"] != "unfinished" && trials(&store) > before, "{json:#}");
 }
 
-/// Trials in a file that another process writes.
-fn stored(store: &Path) -> usize {
+/// Returns the number of trials in a results file that another process is writing.
+fn stored_trials(store: &Path) -> usize {
     let output = run(store, &["show", "--trials", "--format", "json"]);
     let json: Option<Value> = serde_json::from_slice(&output.stdout).ok();
     json.and_then(|json| json["trials"].as_array().map(Vec::len)).unwrap_or(0)
 }
 
-/// Whether these programs are here; says what is missing.
-fn have(test: &str, programs: &[&str]) -> bool {
+/// Whether these programs are installed; prints the missing ones.
+fn are_installed(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
-    let there = |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).exists());
-    let missing: Vec<&&str> = programs.iter().filter(|program| !there(program)).collect();
+    let is_installed = |program: &&&str| std::env::split_paths(&path).any(|dir| dir.join(program).exists());
+    let missing: Vec<&&str> = programs.iter().filter(|program| !is_installed(program)).collect();
     if !missing.is_empty() {
         println!("skipped: {test}: {missing:?} are not installed");
     }
     missing.is_empty()
 }
 
-/// A real command raced for a short time: whatever wins, every candidate was proven on its seats.
-fn races(flags: &[&str], command: &[&str]) -> Value {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("r.db");
-    let (json, status) = answer(&store, &[&["--budget", "60s", "--max-trials", "40"], flags].concat(), command);
+/// Races a real command for a short time and checks that the placement of every trial is verified.
+fn race(flags: &[&str], command: &[&str]) -> Value {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let (json, status) = race_result(&store, &[&["--budget", "60s", "--max-trials", "40"], flags].concat(), command);
     assert!(status == 0 || status == 3, "{status}: {json:#}");
     assert!(json["winner"].is_object(), "{json:#}");
-    for standing in json["ranking"].as_array().expect("a list") {
-        let word = word(standing);
-        assert!(word != "failed" && word != "not-proven", "{standing:#}");
+    for row in json["ranking"].as_array().expect("a list") {
+        let claim = claim(row);
+        assert!(claim != "failed" && claim != "not-proven", "{row:#}");
     }
     let shown = run(&store, &["show", "--trials", "--format", "json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("show prints JSON");
     for trial in shown["trials"].as_array().expect("a list") {
         assert_eq!(trial["status"], "completed", "{trial:#}");
-        let seats = trial["cpus"].as_str().expect("a list of cpus");
-        assert!(seats.is_empty() || trial["evidence"]["mask_at_start"] == trial["cpus"], "{trial:#}");
+        let cpus = trial["cpus"].as_str().expect("a list of CPUs");
+        assert!(cpus.is_empty() || trial["evidence"]["mask_at_start"] == trial["cpus"], "{trial:#}");
     }
     json
 }
 
-/// Data that compresses like text.
-fn text_file(folder: &Path) -> String {
-    let file = folder.join("data");
+/// Writes a file that compresses like text, and returns its path.
+fn text_file(dir: &Path) -> String {
+    let file = dir.join("data");
     let text: String = (0..60_000_u64).map(|n| format!("{} nodes and {} cpus\n", n * n % 977, n * 31 % 53)).collect();
-    std::fs::write(&file, text).expect("the folder can be written");
-    file.to_str().expect("the path is text").to_string()
+    std::fs::write(&file, text).expect("the directory is writable");
+    file.to_str().expect("the path is UTF-8").to_string()
 }
 
 #[test]
 fn compressors_are_placed() {
-    if !have("compressors_are_placed", &["xz", "zstd"]) {
+    if !are_installed("compressors_are_placed", &["xz", "zstd"]) {
         return;
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let file = text_file(folder.path());
-    races(&[], &["xz", "-kc", "-T1", &file]);
-    let json = races(&["--prepare", &format!("rm -f {file}.zst")], &["zstd", "-q", "-T{threads}", &file]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = text_file(dir.path());
+    race(&[], &["xz", "-kc", "-T1", &file]);
+    let json = race(&["--prepare", &format!("rm -f {file}.zst")], &["zstd", "-q", "-T{threads}", &file]);
     assert_eq!(json["threads_searched"], true, "{json:#}");
 }
 
 #[test]
-fn a_number_in_the_output_decides() {
-    if !have("a_number_in_the_output_decides", &["sysbench"]) {
+fn metric_is_read_from_the_output() {
+    if !are_installed("metric_is_read_from_the_output", &["sysbench"]) {
         return;
     }
     let flags = ["--metric", r"events per second: *([\d.]+)", "--higher-is-better"];
-    let json = races(&flags, &["sysbench", "--time=0", "--events=100", "--threads={threads}", "cpu", "run"]);
+    let json = race(&flags, &["sysbench", "--time=0", "--events=100", "--threads={threads}", "cpu", "run"]);
     assert_eq!(
         (json["metric"]["name"].as_str(), json["metric"]["better"].as_str()),
         (Some("value-higher"), Some("higher"))
@@ -266,30 +266,30 @@ fn a_number_in_the_output_decides() {
 }
 
 #[test]
-fn openmp_is_told_its_threads() {
-    if !have("openmp_is_told_its_threads", &["gcc"]) {
+fn openmp_programs_receive_the_number_of_threads() {
+    if !are_installed("openmp_programs_receive_the_number_of_threads", &["gcc"]) {
         return;
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let (source, program) = (folder.path().join("team.c"), folder.path().join("team"));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (source, program) = (dir.path().join("team.c"), dir.path().join("team"));
     let text = "#include <omp.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) {\n\
                 double s = 0; int t = 0;\n#pragma omp parallel reduction(+:s)\n{\n#pragma omp single\nt = \
                 omp_get_num_threads();\n#pragma omp for\nfor (int i = 1; i < 3000000; i++) s += 1.0 / i; }\n\
                 printf(\"threads %d\\n\", t); return n > 1 && t != atoi(a[1]); }\n";
-    std::fs::write(&source, text).expect("the folder can be written");
+    std::fs::write(&source, text).expect("the directory is writable");
     let built = Command::new("gcc").args(["-O2", "-fopenmp", "-o"]).args([&program, &source]).output();
     if !built.as_ref().is_ok_and(|built| built.status.success()) {
-        println!("skipped: openmp_is_told_its_threads: gcc has no OpenMP here: {built:?}");
+        println!("skipped: openmp_programs_receive_the_number_of_threads: gcc does not support OpenMP: {built:?}");
         return;
     }
-    let program = program.to_str().expect("the path is text");
-    // It fails unless OMP_NUM_THREADS is the number in its command line.
-    races(&["--openmp"], &[program, "{threads}"]);
+    let program = program.to_str().expect("the path is UTF-8");
+    // The program fails unless OMP_NUM_THREADS is the number in its command line.
+    race(&["--openmp"], &[program, "{threads}"]);
 }
 
 #[test]
-fn a_server_and_its_load_are_placed_together() {
-    if !have("a_server_and_its_load_are_placed_together", &["redis-server", "redis-benchmark"]) {
+fn server_and_its_load_are_placed_together() {
+    if !are_installed("server_and_its_load_are_placed_together", &["redis-server", "redis-benchmark"]) {
         return;
     }
     let port =
@@ -298,17 +298,17 @@ fn a_server_and_its_load_are_placed_together() {
     let ready = format!("port:{port}");
     let load = format!("redis-benchmark -p {port} -n 2000 -t get --csv");
     let flags = ["--ready", &ready, "--metric", r#""GET","([\d.]+)""#, "--higher-is-better"];
-    let words: Vec<&str> = load.split(' ').collect();
-    let json = races(&[&["--server", &server], &flags[..]].concat(), &words);
-    let standings = json["ranking"].as_array().expect("a list");
+    let argv: Vec<&str> = load.split(' ').collect();
+    let json = race(&[&["--server", &server], &flags[..]].concat(), &argv);
+    let ranking = json["ranking"].as_array().expect("a list");
     if cpus() > 1 {
-        let apart = |one: &&Value| one["second"].as_str().is_some_and(|second| !second.is_empty());
-        assert!(standings.iter().any(|one| apart(&one)), "some candidate seats the server: {json:#}");
+        let has_server_cpus = |row: &&Value| row["second"].as_str().is_some_and(|second| !second.is_empty());
+        assert!(ranking.iter().any(|row| has_server_cpus(&row)), "some candidate pins the server: {json:#}");
     }
-    // The same pair the other way round: the command is the server.
+    // The same pair with exchanged roles: the command is the server.
     let server =
         ["redis-server", "--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"];
-    let other = races(&[&["--with", &load], &flags[..]].concat(), &server);
-    assert_eq!(other["candidates"], json["candidates"]);
-    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left behind");
+    let exchanged = race(&[&["--with", &load], &flags[..]].concat(), &server);
+    assert_eq!(exchanged["candidates"], json["candidates"]);
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
 }

@@ -1,28 +1,28 @@
-//! Programs of every kind, unmodified, with a part of the DRAM that they need: their output is the same as with all of it.
+//! Unmodified programs of many kinds with part of the DRAM that they need: their output is the same as with all of it.
 //!
-//! `NEARFAR_SOAK=60 cargo test -p nearfar --test expand -- stress` gives each stressor so many seconds (`make soak`).
+//! `NEARFAR_SOAK=60 cargo test -p nearfar --test expand -- stress` runs each stressor for 60 seconds (`make soak`).
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use crate::{Place, installed, text};
+use crate::{Setup, installed, text};
 
-/// What `--summary` wrote.
-fn told(path: &Path) -> serde_json::Value {
-    serde_json::from_str(&std::fs::read_to_string(path).expect("it is written")).expect("JSON")
+/// Reads the file that `--summary` wrote.
+fn read_summary(path: &Path) -> serde_json::Value {
+    serde_json::from_str(&std::fs::read_to_string(path).expect("the summary exists")).expect("JSON")
 }
 
-/// The same bytes with a quarter of the memory as with all of it.
+/// The output is the same with a quarter of the memory.
 #[test]
-fn programs_lose_nothing() {
-    let Some(place) = Place::new("programs_lose_nothing") else { return };
-    let lines = place.0.path().join("lines");
+fn programs_lose_no_data() {
+    let Some(setup) = Setup::new("programs_lose_no_data") else { return };
+    let lines = setup.0.path().join("lines");
     let mut file = std::io::BufWriter::new(std::fs::File::create(&lines).expect("a file"));
     let mut state = 1_u64;
     for _ in 0..600_000 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        writeln!(file, "{state:020} {:x}", state.rotate_left(17)).expect("the disk has room");
+        writeln!(file, "{state:020} {:x}", state.rotate_left(17)).expect("the disk has space");
     }
     drop(file);
     let lines = lines.to_str().expect("plain text");
@@ -37,39 +37,42 @@ fn programs_lose_nothing() {
     ];
     for program in programs {
         if !installed(program[0]) {
-            println!("skipped: programs_lose_nothing: {} is not installed", program[0]);
+            println!("skipped: programs_lose_no_data: {} is not installed", program[0]);
             continue;
         }
-        let plain = Command::new(program[0]).args(&program[1..]).output().expect("it is installed");
+        let plain = Command::new(program[0]).args(&program[1..]).output().expect("the program starts");
         for engine in ["steered", "plain"] {
-            let summary = place.0.path().join("summary.json");
-            // No power of two: no share of it is whole pages by itself.
+            let summary = setup.0.path().join("summary.json");
+            // Not a power of two, so that fractions of it are not multiples of the page size.
             let flags = ["--dram", "25001KiB", "--engine", engine, "--summary", summary.to_str().expect("plain text")];
-            let expanded = place.run(&flags, program);
+            let expanded = setup.run(&flags, program);
             if engine == "plain" && text(&expanded.stderr).contains("the Linux kernel killed") {
                 println!(
-                    "skipped: programs_lose_nothing: {}: the kernel's own swap ended it, which it may",
+                    "skipped: programs_lose_no_data: {}: the kernel killed the program for lack of memory",
                     program[0]
                 );
                 continue;
             }
             assert!(expanded.status.success(), "{program:?}: {}", text(&expanded.stderr));
             assert_eq!(expanded.stdout, plain.stdout, "{program:?} with engine {engine}");
-            let summary = told(&summary);
+            let summary = read_summary(&summary);
             assert_eq!(summary["engine"], engine);
             if engine == "steered" {
                 assert_eq!(summary["pilot"]["advice_rejected"], 0, "{program:?}: {summary}");
             }
-            // The others may be over before anything has reached the disk.
+            // The other programs may end before any page is written to the disk.
             if ["python3", "sqlite3"].contains(&program[0]) {
-                assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{program:?} went far: {summary}");
+                assert!(
+                    summary["far_written_bytes"].as_u64() > Some(1 << 20),
+                    "{program:?} used no far memory: {summary}"
+                );
             }
         }
     }
-    assert_eq!(place.left(), "");
+    assert_eq!(setup.remains(), "");
 }
 
-/// Fills 48 MiB in two threads by a rule, twice, and prints a sum over its pages in another order.
+/// Fills 48 MiB in two threads, twice, and prints a checksum over the pages in another order.
 const C: &str = r#"
 #include <pthread.h>
 #include <stdint.h>
@@ -96,7 +99,7 @@ int main(void) {
 }
 "#;
 
-/// The same size by a collected language: what is thrown away is collected while the rest is far.
+/// The same size with garbage collection, which runs while the live memory is swapped out.
 const GO: &str = r#"
 package main
 
@@ -144,86 +147,81 @@ public class Kept {
 }
 "#;
 
-/// How a program is made of its source: its file's name, the source, the compiler with its words.
-type Recipe<'a> = (&'a str, &'a str, &'a [&'a str]);
+/// File name, source, and the compiler with its arguments.
+type Source<'a> = (&'a str, &'a str, &'a [&'a str]);
 
-/// Makes a program in a folder; says why it cannot.
-fn make(folder: &Path, (name, source, compiler): Recipe) -> Result<(), String> {
+/// Compiles a program in a directory; the error is the reason if that fails.
+fn compile(dir: &Path, (name, source, compiler): Source) -> Result<(), String> {
     if !installed(compiler[0]) {
         return Err(format!("{} is not installed", compiler[0]));
     }
-    std::fs::write(folder.join(name), source).expect("the disk has room");
+    std::fs::write(dir.join(name), source).expect("the disk has space");
     let mut command = Command::new(compiler[0]);
-    command
-        .args(&compiler[1..])
-        .arg(name)
-        .current_dir(folder)
-        .env("GOCACHE", folder.join("go"))
-        .env("GOFLAGS", "-mod=mod");
-    let made = command.output().expect("it is installed");
-    if made.status.success() { Ok(()) } else { Err(text(&made.stderr)) }
+    command.args(&compiler[1..]).arg(name).current_dir(dir).env("GOCACHE", dir.join("go")).env("GOFLAGS", "-mod=mod");
+    let output = command.output().expect("the compiler starts");
+    if output.status.success() { Ok(()) } else { Err(text(&output.stderr)) }
 }
 
-/// Whoever allocates, maps or collects it, however the program was linked.
+/// Whichever runtime manages the memory, and however the program was linked.
 #[test]
-fn programs_of_every_kind_find_what_they_wrote() {
-    const TEST: &str = "programs_of_every_kind_find_what_they_wrote";
-    let Some(place) = Place::new(TEST) else { return };
-    let folder = place.0.path();
-    let at = |name: &str| folder.join(name).display().to_string();
+fn compiled_and_collected_programs_lose_no_data() {
+    const TEST: &str = "compiled_and_collected_programs_lose_no_data";
+    let Some(setup) = Setup::new(TEST) else { return };
+    let dir = setup.0.path();
+    let at = |name: &str| dir.join(name).display().to_string();
     let run_java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-cp", &at("."), "Kept"].map(String::from).to_vec();
-    let kinds: [(Recipe, &str, Vec<String>); 4] = [
+    let kinds: [(Source, &str, Vec<String>); 4] = [
         (("dynamic.c", C, &["gcc", "-O1", "-pthread", "-o", "dynamic"]), "24MiB", vec![at("dynamic")]),
         (("static.c", C, &["gcc", "-O1", "-pthread", "-static", "-o", "static"]), "24MiB", vec![at("static")]),
         (("kept.go", GO, &["go", "build", "-o", "kept"]), "24MiB", vec![at("kept")]),
         (("Kept.java", JAVA, &["javac"]), "48MiB", run_java),
     ];
-    for (recipe, dram, program) in kinds {
-        if let Err(why) = make(folder, recipe) {
-            println!("skipped: {TEST}: {}: {why}", recipe.0);
+    for (source, dram, program) in kinds {
+        if let Err(reason) = compile(dir, source) {
+            println!("skipped: {TEST}: {}: {reason}", source.0);
             continue;
         }
         let program: Vec<&str> = program.iter().map(String::as_str).collect();
-        let plain = Command::new(program[0]).args(&program[1..]).output().expect("it was made");
-        assert!(plain.status.success() && plain.stdout.len() == 17, "{}: {}", recipe.0, text(&plain.stderr));
+        let plain = Command::new(program[0]).args(&program[1..]).output().expect("the program starts");
+        assert!(plain.status.success() && plain.stdout.len() == 17, "{}: {}", source.0, text(&plain.stderr));
         let summary = at("summary.json");
-        let expanded = place.run(&["--dram", dram, "--summary", &summary], &program);
-        assert!(expanded.status.success(), "{}: {}", recipe.0, text(&expanded.stderr));
-        assert_eq!(text(&expanded.stdout), text(&plain.stdout), "{}", recipe.0);
-        let summary = told(Path::new(&summary));
-        assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{} went far: {summary}", recipe.0);
+        let expanded = setup.run(&["--dram", dram, "--summary", &summary], &program);
+        assert!(expanded.status.success(), "{}: {}", source.0, text(&expanded.stderr));
+        assert_eq!(text(&expanded.stdout), text(&plain.stdout), "{}", source.0);
+        let summary = read_summary(Path::new(&summary));
+        assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{} used no far memory: {summary}", source.0);
     }
-    assert_eq!(place.left(), "");
+    assert_eq!(setup.remains(), "");
 }
 
-/// A compiler: many small pieces of memory, never given back, and several processes.
+/// A compiler allocates many small blocks, never frees them, and runs several processes.
 #[test]
-fn a_compiler_writes_the_same() {
-    let Some(place) = Place::new("a_compiler_writes_the_same") else { return };
+fn compiler_output_is_unchanged() {
+    let Some(setup) = Setup::new("compiler_output_is_unchanged") else { return };
     if !installed("gcc") {
-        return println!("skipped: a_compiler_writes_the_same: gcc is not installed");
+        return println!("skipped: compiler_output_is_unchanged: gcc is not installed");
     }
-    let path = place.0.path().join("many.c");
+    let path = setup.0.path().join("many.c");
     let one = |at: u32| {
         format!(
             "int f{at}(int *a, int n) {{ int s = {at}; for (int i = 0; i < n; i++) s += a[i] * {at} ^ s >> 3; return s; }}\n"
         )
     };
-    std::fs::write(&path, (0..3000).map(one).collect::<String>()).expect("the disk has room");
+    std::fs::write(&path, (0..3000).map(one).collect::<String>()).expect("the disk has space");
     let program = ["gcc", "-O1", "-S", "-o", "-", path.to_str().expect("plain text")];
-    let plain = Command::new("gcc").args(&program[1..]).output().expect("it is installed");
-    let expanded = place.run(&["--dram", "24MiB"], &program);
+    let plain = Command::new("gcc").args(&program[1..]).output().expect("the program starts");
+    let expanded = setup.run(&["--dram", "24MiB"], &program);
     assert!(expanded.status.success(), "{}", text(&expanded.stderr));
     assert!(!plain.stdout.is_empty() && expanded.stdout == plain.stdout);
-    assert_eq!(place.left(), "");
+    assert_eq!(setup.remains(), "");
 }
 
-/// stress-ng verifies what it finds in memory that it maps, remaps, grows, forks and unmaps.
+/// stress-ng verifies the memory that it maps, remaps, grows, forks and unmaps.
 #[test]
-fn stress_finds_its_memory_unharmed() {
-    let Some(place) = Place::new("stress_finds_its_memory_unharmed") else { return };
+fn stress_ng_verifies_its_memory() {
+    let Some(setup) = Setup::new("stress_ng_verifies_its_memory") else { return };
     if !installed("stress-ng") {
-        return println!("skipped: stress_finds_its_memory_unharmed: stress-ng is not installed");
+        return println!("skipped: stress_ng_verifies_its_memory: stress-ng is not installed");
     }
     let seconds = std::env::var("NEARFAR_SOAK").ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(2);
     let time = format!("{seconds}s");
@@ -236,10 +234,10 @@ fn stress_finds_its_memory_unharmed() {
     ];
     for stressor in stressors {
         let program = [&["stress-ng", "--verify", "--oomable", "-t", &time], stressor].concat();
-        let output = place.run(&["--dram", "48MiB"], &program);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{stressor:?}: {said}");
-        assert!(!said.contains("fail:"), "{stressor:?}: {said}");
+        let output = setup.run(&["--dram", "48MiB"], &program);
+        let output_text = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{stressor:?}: {output_text}");
+        assert!(!output_text.contains("fail:"), "{stressor:?}: {output_text}");
     }
-    assert_eq!(place.left(), "");
+    assert_eq!(setup.remains(), "");
 }

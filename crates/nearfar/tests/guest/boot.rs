@@ -145,7 +145,7 @@ impl JobOutput {
         serde_json::from_slice(&step.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {stderr}"))
     }
 
-    /// Returns the trials of a step in the order in which they job.
+    /// Returns the trials of a step in the order of the run.
     pub fn trials(&self, name: &str) -> Vec<Value> {
         let shown = self.json(&format!("{name}.trials"), &[0]);
         shown["trials"].as_array().expect("a list of trials").clone()

@@ -23,8 +23,8 @@ fn boots_with_different_parameters_are_separate_columns() {
     let plain = ["--shape", "plain", "--kernel", "full"];
     let fake = [&plain[..], &["--append", "numa=fake=4"]].concat();
     let next = [
-        "next: start the machine with the kernel parameters numa=fake=4",
-        "next: start the machine without numa=fake=4",
+        "next: boot with the kernel parameters numa=fake=4 and rerun the command",
+        "next: boot without numa=fake=4 and rerun the command",
     ];
     for (flags, nodes, file, next) in [(&plain[..], 1, "plain.db", next[0]), (&fake, 4, "fake.db", next[1])] {
         let store = directory.path().join(file);

@@ -1,5 +1,5 @@
-//! The kernel's ciphers through `AF_ALG`, which the host's kernel may lack: each gives the published ciphertext and that
-//! of the library, in both directions, and a missing cipher is reported. On the machine of `two_sockets`.
+//! The kernel's ciphers through `AF_ALG`, which the host's kernel may lack: each gives the published ciphertext and
+//! that of the library, in both directions, and a missing cipher is reported. On the machine of `two_sockets`.
 
 use crate::boot::JobOutput;
 use crate::trials::{assert_verified, pages, reasons};
@@ -60,8 +60,8 @@ fn software_selects_the_generic_drivers() {
 fn cipher_missing_in_the_kernel_is_reported() {
     let Some(job) = job_output("cipher_missing_in_the_kernel_is_reported") else { return };
     for (step, expected) in [
-        ("no-sockets", "the kernel's ciphers cannot be used (AF_ALG)"),
-        ("no-aead", "this kernel has no aead gcm(aes); hint: modprobe algif_aead"),
+        ("no-sockets", "cannot use the kernel's ciphers (AF_ALG)"),
+        ("no-aead", "the kernel does not support aead gcm(aes); hint: modprobe algif_aead"),
     ] {
         let reason = reasons(&job.trials(step)[0]);
         assert!(reason.contains("cannot be measured here") && reason.contains(expected), "{reason}");

@@ -84,7 +84,7 @@ fn restore_after_kill_9_removes_the_cgroup() {
     }
     assert_eq!(job.step("over").status, 0);
     assert_eq!(job.step("restored").status, 0, "{}{}", job.text("restored"), job.text("restored.stderr"));
-    assert!(job.text("restored").contains("controller memory below cgroup /sys/fs/cgroup is off again"));
+    assert!(job.text("restored").contains("controller memory below cgroup /sys/fs/cgroup restored to off"));
     assert_restored(job, "killed.after");
 }
 

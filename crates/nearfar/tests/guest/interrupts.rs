@@ -43,7 +43,7 @@ fn seen(trial: &Value) -> &Vec<Value> {
 
 /// Number of interrupts of the disk by CPU.
 fn arrived(trial: &Value) -> Vec<(u64, u64)> {
-    let counts = seen(trial).iter().flat_map(|one| one["arrived"].as_object().expect("counts by cpu"));
+    let counts = seen(trial).iter().flat_map(|one| one["arrived"].as_object().expect("counts by CPU"));
     counts.map(|(cpu, count)| (cpu.parse().expect("a cpu"), count.as_u64().expect("a count"))).collect()
 }
 
@@ -118,7 +118,7 @@ fn interrupts_of_two_concurrently_loaded_disks_are_placed() {
 fn interrupts_moved_during_a_trial_make_it_invalid() {
     let Some(job) = job_output("interrupts_moved_during_a_trial_make_it_invalid") else { return };
     assert_invalid(&job.trials("move")[0], "was moved from CPUs 1 to 7 by another program during the trial");
-    assert_invalid(&job.trials("away")[0], "times on cpus 7, asked for 1");
+    assert_invalid(&job.trials("away")[0], "times on CPUs 7, requested 1");
     // The next attempts are undisturbed.
     for name in ["move", "away"] {
         assert_verified(&job.trials(name)[1]);
@@ -128,7 +128,7 @@ fn interrupts_moved_during_a_trial_make_it_invalid() {
 #[test]
 fn restore_after_kill_9_resets_interrupt_affinities() {
     let Some(job) = job_output("restore_after_kill_9_resets_interrupt_affinities") else { return };
-    assert_eq!(job.step("left").status, 0, "they were on cpu 3 when the run was killed");
+    assert_eq!(job.step("left").status, 0, "they were on CPU 3 when the run was killed");
     let restored = job.json("restore", &[0]);
     let restored = restored["restored"].as_array().expect("a list");
     assert!(!restored.is_empty());

@@ -20,9 +20,9 @@ fn assert_suspect(trial: &Value, reason: &str) {
 fn swapped_out_memory_makes_a_trial_suspect() {
     let Some(job) = job_output("swapped_out_memory_makes_a_trial_suspect") else { return };
     assert_eq!(job.step("swap").status, 0, "there is swap");
-    let quiet = first(job, "unsqueezed");
-    assert_verified(&quiet);
-    assert_eq!((&quiet["evidence"]["swapped"], &quiet["evidence"]["faults_major"]), (&json!(0), &json!(0)));
+    let undisturbed = first(job, "unsqueezed");
+    assert_verified(&undisturbed);
+    assert_eq!((&undisturbed["evidence"]["swapped"], &undisturbed["evidence"]["faults_major"]), (&json!(0), &json!(0)));
     let squeezed = first(job, "squeezed");
     assert_suspect(&squeezed, "of its memory was swapped out");
     assert_suspect(&squeezed, "of its page faults waited for a disk");
@@ -43,12 +43,12 @@ fn pages_on_other_nodes_make_a_trial_suspect() {
     let Some(job) = job_output("pages_on_other_nodes_make_a_trial_suspect") else { return };
     assert_eq!(job.step("full").status, 0, "node 1 is full");
     for (name, word) in [("preferred", "preferred 1"), ("local", "local is 1")] {
-        let quiet = first(job, &format!("room-{name}"));
-        assert_verified(&quiet);
-        let (here, all) = pages(&quiet)
+        let undisturbed = first(job, &format!("room-{name}"));
+        assert_verified(&undisturbed);
+        let (here, all) = pages(&undisturbed)
             .iter()
             .fold((0, 0), |(here, all), (node, pages)| (here + if *node == 1 { *pages } else { 0 }, all + pages));
-        assert!(here * 50 >= all * 49, "{quiet:#}");
+        assert!(here * 50 >= all * 49, "{undisturbed:#}");
         let full = first(job, &format!("full-{name}"));
         assert_suspect(&full, &format!("% of its pages were on nodes 0, {word}"));
     }
@@ -59,7 +59,7 @@ fn pages_on_other_nodes_make_a_trial_suspect() {
 fn bound_trial_on_a_full_node_is_stored_as_failed() {
     let Some(job) = job_output("bound_trial_on_a_full_node_is_stored_as_failed") else { return };
     assert_verified(&first(job, "room-bound"));
-    assert_eq!(job.step("full-bound").status, 4, "measured, but nothing is proven");
+    assert_eq!(job.step("full-bound").status, 4, "measured, but no trial is valid");
     for trial in job.trials("full-bound") {
         assert_invalid(&trial, "failed: it ended with signal 9");
         assert_invalid(&trial, "memory ran out during the trial: processes killed on this machine: 1");

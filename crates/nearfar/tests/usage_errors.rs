@@ -1,28 +1,28 @@
-//! What people type wrong gets an error that names it, a hint where there is a next step, and status 2.
+//! Usage errors: the message names the invalid argument, with a hint if there is a next step, and the exit status is 2.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn nearfar(folder: &Path, args: &[&str]) -> Output {
+fn nearfar(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
-    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state")).output().expect("the program starts")
+    command.arg("--store").arg(dir.join("r.db")).args(args).current_dir(dir);
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", dir.join("state")).output().expect("the program starts")
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
-    std::fs::write(folder.join(name), text).expect("the folder can be written");
+fn write(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(name), text).expect("the directory is writable");
 }
 
 #[test]
-fn mistakes_are_named() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let folder = folder.path();
-    write(folder, "empty.toml", "");
-    write(folder, "nothing.txt", "\n");
-    std::fs::write(folder.join("binary"), [0x7f, b'E', b'L', b'F', 0xff, 0]).expect("the folder can be written");
-    write(folder, "cut.xml", "<?xml version=\"1.0\"?><topology version=\"2.0\"><object type=\"Machine\"");
+fn usage_errors_name_the_invalid_argument() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    write(dir, "empty.toml", "");
+    write(dir, "nothing.txt", "\n");
+    std::fs::write(dir.join("binary"), [0x7f, b'E', b'L', b'F', 0xff, 0]).expect("the directory is writable");
+    write(dir, "cut.xml", "<?xml version=\"1.0\"?><topology version=\"2.0\"><object type=\"Machine\"");
     write(
-        folder,
+        dir,
         "unknown.toml",
         "name = \"x\"\nquestion = \"?\"\n[[workload]]\nname = \"strem\"\nplacements = [\"kernel\"]\n",
     );
@@ -34,7 +34,7 @@ fn mistakes_are_named() {
         (&["measure", "stream", "--placement", "compactt"], "hint: did you mean 'compact'?"),
         (&["placements", "--placement", "compactt"], "hint: did you mean 'compact'?"),
         (&["place", "--only", "compactt", "--", "true"], "hint: did you mean 'compact'?"),
-        (&["measure", "stream", "-C", "60000"], "cpu 60000 does not exist"),
+        (&["measure", "stream", "-C", "60000"], "CPU 60000 does not exist"),
         (&["measure", "command", "--", "/no/such/program"], "'/no/such/program'"),
         (&["measure", "command", "--set", "metric=(", "--", "true"], "metric"),
         (&["run", "nosuch"], "built in: quick"),
@@ -68,30 +68,30 @@ fn mistakes_are_named() {
         (&["run", "quick", "--sim", "missing.xml:1"], "missing.xml"),
     ];
     for (args, expected) in cases {
-        let output = nearfar(folder, args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected), "{args:?} should name {expected}: {said}");
-        assert!(!said.contains("panicked") && !said.contains("RUST_BACKTRACE"), "{args:?}: {said}");
-        assert!(output.stdout.is_empty(), "{args:?}: data goes to stdout, talk does not");
+        let output = nearfar(dir, args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {expected} is missing: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("RUST_BACKTRACE"), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{args:?}: messages must not be printed to stdout");
     }
 }
 
 #[test]
-fn a_command_that_never_ends_is_stopped_and_a_flood_is_bounded() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let folder = folder.path();
-    let endless = nearfar(folder, &["measure", "command", "-r", "1", "--time-limit", "300ms", "--", "sleep", "1000"]);
-    assert_eq!(endless.status.code(), Some(4), "measured, but nothing is proven");
+fn endless_command_times_out_and_large_output_is_bounded() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    let endless = nearfar(dir, &["measure", "command", "-r", "1", "--time-limit", "300ms", "--", "sleep", "1000"]);
+    assert_eq!(endless.status.code(), Some(4), "measured, but no trial is valid");
     assert!(String::from_utf8_lossy(&endless.stdout).contains("it exceeded its time limit of 300ms"));
-    let flood = nearfar(folder, &["measure", "command", "-r", "1", "--", "head", "-c", "1000000000", "/dev/zero"]);
+    let flood = nearfar(dir, &["measure", "command", "-r", "1", "--", "head", "-c", "1000000000", "/dev/zero"]);
     assert!(flood.status.success(), "{}", String::from_utf8_lossy(&flood.stderr));
 }
 
 #[test]
-fn one_cell_is_measured_shown_exported_and_reported() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let folder = folder.path();
+fn cell_is_measured_shown_exported_and_reported() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
     let args = [
         "measure",
         "queens",
@@ -105,7 +105,7 @@ fn one_cell_is_measured_shown_exported_and_reported() {
         "--format",
         "json",
     ];
-    let json: serde_json::Value = serde_json::from_slice(&nearfar(folder, &args).stdout).expect("measure prints JSON");
+    let json: serde_json::Value = serde_json::from_slice(&nearfar(dir, &args).stdout).expect("measure prints JSON");
     let cells = json["cells"].as_array().expect("cells is a list");
     let placements: Vec<&str> = cells.iter().filter_map(|cell| cell["placement"].as_str()).collect();
     assert_eq!(placements, ["kernel", "one-core"]);
@@ -115,33 +115,33 @@ fn one_cell_is_measured_shown_exported_and_reported() {
     for key in ["workload", "parameters", "verdicts"] {
         assert!(!cells[0][key].is_null(), "{key}");
     }
-    let trials = nearfar(folder, &["show", "--trials", "--format", "json"]).stdout;
+    let trials = nearfar(dir, &["show", "--trials", "--format", "json"]).stdout;
     let trials: serde_json::Value = serde_json::from_slice(&trials).expect("show prints JSON");
     assert_eq!(trials["trials"].as_array().map(Vec::len), Some(4));
-    let csv = String::from_utf8(nearfar(folder, &["export"]).stdout).expect("CSV is text");
-    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 4, "one sample of it per trial: {csv}");
-    let compared = nearfar(folder, &["compare", "--baseline", "one-core", "--format", "json"]).stdout;
+    let csv = String::from_utf8(nearfar(dir, &["export"]).stdout).expect("CSV is text");
+    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 4, "one sample per trial: {csv}");
+    let compared = nearfar(dir, &["compare", "--baseline", "one-core", "--format", "json"]).stdout;
     let compared: serde_json::Value = serde_json::from_slice(&compared).expect("compare prints JSON");
     assert_eq!(compared["baseline"], "one-core");
-    let html = String::from_utf8(nearfar(folder, &["report", "--output", "-"]).stdout).expect("HTML is text");
-    assert!(html.contains("queens") && html.matches("<script").count() == 1, "one file with one script");
-    assert!(!html.contains("http://") || !html.contains("src=\"http"), "no network");
+    let html = String::from_utf8(nearfar(dir, &["report", "--output", "-"]).stdout).expect("HTML is text");
+    assert!(html.contains("queens") && html.matches("<script").count() == 1, "the page has one script");
+    assert!(!html.contains("http://") || !html.contains("src=\"http"), "the page loads nothing from the network");
 }
 
-/// One column has nothing to be compared with: a picture of nothing would look like a result.
+/// With a single column there is no comparison, and an empty picture would look like a result.
 #[test]
-fn nothing_to_compare_is_no_picture() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let measured = |placements: &[&str]| {
+fn comparison_of_one_column_is_not_drawn() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let compare = |placements: &[&str]| {
         let chosen: Vec<&str> = placements.iter().flat_map(|one| ["--placement", one]).collect();
-        let asked = ["measure", "queens", "-r", "6", "--sim", "pack:2 core:2 pu:1:3", "--quiet"];
-        assert!(nearfar(folder.path(), &[&asked[..], &chosen].concat()).status.success());
-        nearfar(folder.path(), &["compare", "--format", "svg"])
+        let args = ["measure", "queens", "-r", "6", "--sim", "pack:2 core:2 pu:1:3", "--quiet"];
+        assert!(nearfar(dir.path(), &[&args[..], &chosen].concat()).status.success());
+        nearfar(dir.path(), &["compare", "--format", "svg"])
     };
-    let refused = measured(&["kernel"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("no change to draw") && said.contains("hint: "), "{said}");
-    let drawn = String::from_utf8(measured(&["kernel", "compact", "one-core"]).stdout).expect("SVG is text");
+    let refused = compare(&["kernel"]);
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("no change to draw") && stderr.contains("hint: "), "{stderr}");
+    let drawn = String::from_utf8(compare(&["kernel", "compact", "one-core"]).stdout).expect("SVG is text");
     assert!(drawn.starts_with("<svg") && drawn.contains("one-core for queens"), "{drawn}");
 }
