@@ -45,7 +45,7 @@ mod with_parquet {
         let folder = folder.path();
         let empty = nearfar(folder, &["export", "--format", "parquet", "--to", "out"]);
         assert_eq!(empty.status.code(), Some(2));
-        assert!(said(&empty).contains("results.db does not exist"), "{}", said(&empty));
+        assert!(said(&empty).contains("r.db does not exist"), "{}", said(&empty));
         for sim in [SIM, "pack:1 [numa] core:4 pu:1:8"] {
             assert!(nearfar(folder, &["run", "quick", "--sim", sim, "--quiet"]).status.success());
         }
@@ -93,7 +93,11 @@ mod with_parquet {
             ),
             ("file/in/it", 1, "a component of the path is a file, not a directory"),
             ("/proc/self/nearfar", 1, "cannot write /proc/self/nearfar/date="),
-            ("gs://bucket", 2, "writes to folders and s3://, not to gs://\nhint: write to a folder and copy it"),
+            (
+                "gs://bucket",
+                2,
+                "unsupported scheme gs://; directories and s3:// are supported\nhint: write to a directory and copy it",
+            ),
             #[cfg(not(feature = "s3"))]
             (
                 "s3://bucket",
@@ -129,7 +133,7 @@ mod with_parquet {
         assert_eq!(output.status.code(), Some(1), "{}", said(&output));
         let expected = format!("at {nobody}: Connection refused");
         assert!(
-            said(&output).contains(&expected) && said(&output).contains("hint: AWS_ENDPOINT_URL"),
+            said(&output).contains(&expected) && said(&output).contains("hint: set AWS_ENDPOINT_URL"),
             "{}",
             said(&output)
         );
