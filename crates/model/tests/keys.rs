@@ -73,7 +73,7 @@ fn race() -> RacePlan {
         raw_placements: "123456789012345678901234567890".into(),
         steps: vec![
             ReductionStep { count: Some("4095".into()), text: "sets of \"any\" size".into() },
-            ReductionStep { count: None, text: "no two cpus are alike".into() },
+            ReductionStep { count: None, text: "no two CPUs are equivalent".into() },
         ],
     }
 }
