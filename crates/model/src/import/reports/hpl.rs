@@ -20,7 +20,7 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(version) = line.strip_prefix(BANNER) {
             if !version.starts_with("2.") {
-                return Err(ReportError::at(at, format!("unsupported version '{line}'; supported is HPLinpack 2")));
+                return Err(ReportError::at(at, format!("'{line}' is not supported; supported is HPLinpack 2")));
             }
             if ended {
                 return Err(ReportError::at(at, "a second report begins here").hint("import one report per file"));
