@@ -1,5 +1,5 @@
-//! Generates synthetic fleets with known differences from a seed: machines of one class, measured in rounds, with
-//! realistic noise. Must not depend on the implementation of the survey.
+//! Generates synthetic fleets from a seed, with known differences and realistic noise: machines of one class, in rounds.
+//! Must not depend on the implementation of the survey.
 
 use model::analysis::compare::ComparedRun;
 use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
@@ -41,7 +41,7 @@ pub enum Weather {
 pub const WEATHERS: [Weather; 5] =
     [Weather::LogNormal, Weather::HeavyTails, Weather::Drift, Weather::Bursts, Weather::Wandering];
 
-/// Planted difference: some machines become slower in some tests.
+/// Planted slowdown of some machines in some tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Plant {
     /// Number of slower machines, starting with the first.
@@ -70,7 +70,7 @@ pub fn surveyed(fleet: &Fleet, seed: u64) -> Survey {
         .map(|_| (0..fleet.tests).map(|_| MACHINE_SD * random.of_machines(fleet.weather)).collect())
         .collect();
     let mut wander = vec![vec![0.0; fleet.tests]; fleet.machines];
-    let mut generated: Vec<(RunRecord, RunFinding)> = Vec::new();
+    let mut all: Vec<(RunRecord, RunFinding)> = Vec::new();
     for round in 0..fleet.rounds {
         let season = match fleet.weather {
             Weather::Drift => 0.03 * (round as f64 / 52.0 * std::f64::consts::TAU).sin(),
@@ -87,12 +87,11 @@ pub fn surveyed(fleet: &Fleet, seed: u64) -> Survey {
                 let trials = (0..TRIALS).map(|_| (level + TRIAL_SD * random.of_trials(fleet.weather)).exp() * 1000.0);
                 cells.push(cell(test, trials.collect()));
             }
-            let record = record(machine, generated.len(), round, planted.is_some(), seed);
-            generated.push((record, RunFinding { cells, skipped: Vec::new(), passes: false }));
+            let record = record(machine, all.len(), round, planted.is_some(), seed);
+            all.push((record, RunFinding { cells, skipped: Vec::new(), passes: false }));
         }
     }
-    let runs: Vec<ComparedRun<'_>> =
-        generated.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
+    let runs: Vec<ComparedRun<'_>> = all.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
     survey(&runs, &SurveyOptions::default()).expect("the runs are comparable")
 }
 
