@@ -116,7 +116,8 @@ fn false_alarms(settings: &Settings) -> bool {
             let count =
                 |of: fn(&(bool, bool)) -> bool| percent(alarms.iter().filter(|one| of(one)).count(), alarms.len());
             let either = count(|one| one.0 || one.1);
-            // With one run per machine, a slow machine cannot be distinguished from a slow day; no limit is stated.
+            // With bursts and one run per machine, slow machines and slow days are indistinguishable: no limit is
+            // stated.
             let limited = !(weather == Weather::Bursts && rounds == 1);
             let fine = either <= most || !limited;
             println!(

@@ -244,7 +244,7 @@ impl Redaction {
             trial.id = TrialId::derive(&run.id.0, key, old.role, old.block, old.attempt);
             trial.seed = stream(run.seed, &trial.id.0);
         }
-        let untold = matches!(&record.outcome.status, TrialStatus::Failed(_));
+        let failed = matches!(&record.outcome.status, TrialStatus::Failed(_));
         let reasons = record.verdict.reasons.iter();
         TrialRecord {
             position: record.position,
@@ -254,7 +254,7 @@ impl Redaction {
                 grade: record.verdict.grade,
                 reasons: reasons
                     .map(|reason| match reason.strip_prefix("failed: ") {
-                        Some(_) if untold => format!("failed: {REASON_HIDDEN}"),
+                        Some(_) if failed => format!("failed: {REASON_HIDDEN}"),
                         _ => self.words.sentence(reason),
                     })
                     .collect(),
