@@ -1,5 +1,5 @@
-//! Candidates of `nearfar place` on model machines: counts published with the algorithm, limits, names that are parsed to
-//! the same placement, and duration on the largest machine.
+//! Candidates of `nearfar place` on model machines: counts published with the algorithm, limits, names that are parsed
+//! to the same placement, and duration on the largest machine.
 
 mod machines;
 

@@ -1,4 +1,4 @@
-//! Experiments: what is wrong with a file is said with its place and the choices; what a machine makes of a right one.
+//! Parses experiment files: plans on captured machines, and errors with position and valid choices.
 
 mod machines;
 
@@ -64,11 +64,11 @@ fn read(text: &str) -> Experiment {
     parse(text, "e.toml", &specs()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn wishes(smoke: bool) -> PlanOptions<'static> {
+fn options(smoke: bool) -> PlanOptions<'static> {
     PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[] }
 }
 
-/// A text after the head, which is two lines, and how the error begins after the file's name.
+/// Text after the two lines of the head, and beginning of the error after the file name.
 const WRONG: &[(&str, &str)] = &[
     ("", "1:1: the experiment has no [[workload]]\nhint: add [[workload]] with name = one of stream, pingpong"),
     ("[[workload]]\n", "3:1: [[workload]] has no name\nhint: add name = one of stream"),
@@ -181,10 +181,10 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn experiment_errors_name_place_and_choices() {
+fn experiment_errors_contain_position_and_choices() {
     for (text, expected) in WRONG {
         let error = parse(&format!("{HEAD}{text}"), "e.toml", &specs()).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n--- got\n{error}\n--- wanted\n{expected}");
+        assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n--- got\n{error}\n--- expected\n{expected}");
     }
     let heads = [
         ("", "1:1: an experiment has no name\nhint: add name = \"short-name\""),
@@ -204,10 +204,10 @@ fn experiment_columns_are_counted_in_characters() {
 }
 
 #[test]
-fn experiment_says_only_what_differs_from_the_defaults() {
+fn experiment_defaults_fill_missing_keys() {
     let short = read(&format!("{HEAD}[[workload]]\nname = \"stream\"\nplacements = \"compact\"\nthreads = 4"));
     insta::assert_json_snapshot!("short", short);
-    // Two blocks at least and no word about the most: the default, not two.
+    // If only `min` is given, `max` keeps its default unless `min` is greater.
     assert_eq!(read(&format!("{HEAD}[repeat]\nmin = 2\n[[workload]]\nname = \"stream\"")).repeat.max, 20);
     assert_eq!(read(&format!("{HEAD}[repeat]\nmin = 50\n[[workload]]\nname = \"stream\"")).repeat.max, 50);
     for by in ["host", "kernel", "boot", "threads", "set.size", "kernel.release"] {
@@ -217,7 +217,7 @@ fn experiment_says_only_what_differs_from_the_defaults() {
 }
 
 #[test]
-fn boots_that_are_left_are_named() {
+fn unmeasured_boots_are_listed() {
     let text = format!("boots = [\"numa=fake=4\", \"numa=fake=8 policy=x\"]\n{HEAD}[[workload]]\nname = \"stream\"");
     let experiment = read(&text);
     let (plain, four, eight) = ("quiet", "quiet numa=fake=4", "numa=fake=8 policy=x quiet");
@@ -226,25 +226,25 @@ fn boots_that_are_left_are_named() {
     assert_eq!(
         experiment.unmeasured_boots(&[four, "numa=fake=8"]),
         ["numa=fake=8 policy=x"],
-        "half of them is a plain start"
+        "a boot with only some of the parameters counts as a plain boot"
     );
     assert_eq!(experiment.unmeasured_boots(&[plain, four, eight]), [""; 0]);
     let none = read(&format!("{HEAD}[[workload]]\nname = \"stream\""));
     assert_eq!(none.unmeasured_boots(&[]), [""; 0]);
 }
 
-/// Cells and what was left out, one a line.
+/// Cells and skipped cells, one per line.
 fn listing(plan: &Plan) -> String {
     let mut text = String::new();
     for cell in &plan.cells {
-        writeln!(text, "{} | {}", cell.test, cell.key).expect("text grows");
+        writeln!(text, "{} | {}", cell.test, cell.key).expect("infallible");
     }
     for skip in &plan.skipped {
-        writeln!(text, "- {} @ {}: {}", skip.test, skip.placement, skip.why).expect("text grows");
+        writeln!(text, "- {} @ {}: {}", skip.test, skip.placement, skip.why).expect("infallible");
     }
-    writeln!(text, "by {} against {:?}, {:?}", plan.compare_by, plan.baseline, plan.repeat).expect("text grows");
+    writeln!(text, "by {} against {:?}, {:?}", plan.compare_by, plan.baseline, plan.repeat).expect("infallible");
     let names: Vec<&str> = plan.workloads.iter().map(|spec| spec.name.as_str()).collect();
-    writeln!(text, "{}: {} [{}]", plan.experiment, plan.question, names.join(", ")).expect("text grows");
+    writeln!(text, "{}: {} [{}]", plan.experiment, plan.question, names.join(", ")).expect("infallible");
     text
 }
 
@@ -297,19 +297,19 @@ fn experiment_plans_on_machines() {
     let experiment = read(STUDY);
     for (name, text) in [("ryzen", RYZEN), ("xeon", XEON), ("rk3399", RK3399)] {
         for smoke in [false, true] {
-            let plan = experiment.plan(&model(text), &specs(), wishes(smoke)).unwrap();
+            let plan = experiment.plan(&model(text), &specs(), options(smoke)).unwrap();
             insta::assert_snapshot!(format!("plan-{name}{}", if smoke { "-smoke" } else { "" }), listing(&plan));
         }
     }
 }
 
 #[test]
-fn experiment_baselines_are_named_as_their_columns() {
+fn experiment_baseline_is_converted_to_its_column_name() {
     let plan = |by: &str, baseline: &str| {
         let text = format!(
             "{HEAD}[compare]\nby = \"{by}\"\nbaseline = \"{baseline}\"\n[[workload]]\nname = \"stream\"\nset = {{ size = [\"1xllc\", \"65536\"] }}\nthreads = [1, \"all\"]\nplacements = [\"kernel\", \"big\"]"
         );
-        read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap().baseline
+        read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap().baseline
     };
     assert_eq!(plan("threads", "all").as_deref(), Some("12"));
     assert_eq!(plan("threads", "1").as_deref(), Some("1"));
@@ -321,9 +321,9 @@ fn experiment_baselines_are_named_as_their_columns() {
 }
 
 #[test]
-fn experiment_without_a_runnable_cell_says_why() {
+fn experiment_without_a_runnable_cell_returns_the_reasons() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
-    let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let error = read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap_err();
     let expected = "this machine can run no cell of e: queens @ big: all cores that this process may use are of one kind; \
                     queens @ -C 77: -C: CPU 77 does not exist; this machine has 0-11; queens @ memory-remote: ";
     assert!(matches!(&error, PlanError::NothingToRun(why) if why.starts_with(expected)), "{error}");
@@ -331,9 +331,9 @@ fn experiment_without_a_runnable_cell_says_why() {
     let text = format!("{HEAD}[[workload]]\nname = \"stream\"");
     let mut cacheless = model(RYZEN);
     cacheless.objects.iter_mut().for_each(|object| object.cache = None);
-    let error = read(&text).plan(&cacheless, &specs(), wishes(false)).unwrap_err();
+    let error = read(&text).plan(&cacheless, &specs(), options(false)).unwrap_err();
     assert!(error.to_string().contains("does not report the size of its last-level cache"), "{error}");
-    assert!(read(&text).plan(&cacheless, &specs(), wishes(true)).is_ok(), "the smoke size is no multiple");
+    assert!(read(&text).plan(&cacheless, &specs(), options(true)).is_ok(), "the smoke size is absolute");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn experiment_grids_are_bounded() {
         many.iter().map(|number| format!("\"{number}KiB\"")).collect::<Vec<_>>().join(","),
         many.join(",")
     );
-    let error = read(&text).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
+    let error = read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap_err();
     assert_eq!(error, PlanError::Invalid("the lists define 90000 cells; the maximum is 10000".into()));
 }
 
@@ -361,48 +361,48 @@ fn single(workload: &str, set: &[(&str, &str)], placements: &[&str], threads: Op
 }
 
 #[test]
-fn experiment_takes_other_values_of_parameters() {
+fn experiment_parameters_can_be_overridden() {
     let text = format!(
         "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = \"1GiB\" }}\n[[workload]]\nname = \"queens\"\nset = {{ n = 8 }}"
     );
-    let given = |pairs: &[(&str, &str)]| {
+    let overridden = |pairs: &[(&str, &str)]| {
         let mut experiment = read(&text);
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_string(), (*value).to_string())).collect();
         experiment.override_parameters(&pairs, &specs()).map(|()| experiment)
     };
-    let experiment = given(&[("size", "2MiB"), ("kernel", "copy"), ("size", "4MiB")]).unwrap();
+    let experiment = overridden(&[("size", "2MiB"), ("kernel", "copy"), ("size", "4MiB")]).unwrap();
     let sets: Vec<_> = experiment.tasks.iter().map(|task| format!("{:?}", task.set)).collect();
     assert_eq!(sets, ["[(\"size\", [\"2MiB\", \"4MiB\"]), (\"kernel\", [\"copy\"])]", "[(\"n\", [\"8\"])]"]);
     let kept = ["size".to_string()].into();
-    let plan = experiment.plan_with(&model(RYZEN), &specs(), wishes(true), &kept).unwrap();
-    assert_eq!(plan.cells[0].parameters.integer("size"), 2 << 20, "what was given keeps its value in a smoke test");
+    let plan = experiment.plan_with(&model(RYZEN), &specs(), options(true), &kept).unwrap();
+    assert_eq!(plan.cells[0].parameters.integer("size"), 2 << 20, "an explicit value replaces the smoke value");
     for (pair, expected) in [
         (("sise", "1"), "no workload of e has a parameter 'sise'; the parameters are size, "),
         (("size", "much"), "parameter size of workload stream: 'much' is not a size; use the form 64KiB, 1GiB or 4096"),
     ] {
-        let error = given(&[pair]).unwrap_err();
+        let error = overridden(&[pair]).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
     }
 }
 
 #[test]
 fn experiment_single_makes_a_plan() {
-    let asked = single("stream", &[("size", "1GiB")], &["kernel", "one-core", "big"], Some(1));
-    insta::assert_snapshot!("single", listing(&asked.plan(&model(RYZEN), &specs(), wishes(false)).unwrap()));
-    let named = asked.plan(&model(RYZEN), &specs(), wishes(true)).unwrap();
-    assert_eq!(named.cells[0].parameters.integer("size"), 1 << 30, "what was named keeps its value in a smoke test");
-    let unnamed = single("queens", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), wishes(true)).unwrap();
-    assert_eq!(unnamed.cells[0].parameters.integer("n"), 6);
+    let request = single("stream", &[("size", "1GiB")], &["kernel", "one-core", "big"], Some(1));
+    insta::assert_snapshot!("single", listing(&request.plan(&model(RYZEN), &specs(), options(false)).unwrap()));
+    let explicit = request.plan(&model(RYZEN), &specs(), options(true)).unwrap();
+    assert_eq!(explicit.cells[0].parameters.integer("size"), 1 << 30, "an explicit value replaces the smoke value");
+    let default = single("queens", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), options(true)).unwrap();
+    assert_eq!(default.cells[0].parameters.integer("n"), 6);
     let twice = single("queens", &[("n", "8"), ("n", "9")], &["kernel"], None);
-    let plan = twice.plan(&model(RYZEN), &specs(), wishes(false)).unwrap();
+    let plan = twice.plan(&model(RYZEN), &specs(), options(false)).unwrap();
     assert_eq!(plan.cells.iter().map(|cell| cell.test.as_str()).collect::<Vec<_>>(), ["queens n=8", "queens n=9"]);
-    let pair = single("pingpong", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), wishes(false)).unwrap();
+    let pair = single("pingpong", &[], &["kernel"], None).plan(&model(RYZEN), &specs(), options(false)).unwrap();
     assert_eq!(pair.cells[0].placement.threads, 2);
 }
 
 #[test]
-fn experiment_single_mistakes() {
-    let mistakes = [
+fn experiment_single_returns_errors() {
+    let cases = [
         (single("strem", &[], &["kernel"], None), "unknown workload 'strem'; the workloads are stream, "),
         (
             single("stream", &[("sise", "1")], &["kernel"], None),
@@ -418,27 +418,27 @@ fn experiment_single_mistakes() {
         (single("stream", &[], &["kernel"], Some(0)), "the number of threads must be at least 1"),
         (single("pingpong", &[], &["kernel"], Some(3)), "workload pingpong requires exactly 2 threads, not 3"),
     ];
-    for (single, expected) in mistakes {
-        let error = single.plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
+    for (single, expected) in cases {
+        let error = single.plan(&model(RYZEN), &specs(), options(false)).unwrap_err();
         assert!(matches!(&error, PlanError::Invalid(why) if why.starts_with(expected)), "{error}");
     }
-    let lacking = single("stream", &[], &["big"], None).plan(&model(RYZEN), &specs(), wishes(false)).unwrap_err();
-    assert!(matches!(lacking, PlanError::NothingToRun(_)), "{lacking}");
+    let error = single("stream", &[], &["big"], None).plan(&model(RYZEN), &specs(), options(false)).unwrap_err();
+    assert!(matches!(error, PlanError::NothingToRun(_)), "{error}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A file that lost, gained or changed a few characters is read or refused with a place inside it.
+    /// A file with a few changed characters is parsed, or the error has a position inside the file.
     #[test]
-    fn experiment_damaged_files_are_read_or_refused(
-        at in 0..STUDY.len(), length in 0usize..12, put in "[\\[\\]{}=\",.a-z0-9\n-]{0,4}"
+    fn experiment_damaged_files_are_parsed_or_rejected(
+        at in 0..STUDY.len(), length in 0usize..12, inserted in "[\\[\\]{}=\",.a-z0-9\n-]{0,4}"
     ) {
         let end = (at + length).min(STUDY.len());
-        let text = format!("{}{put}{}", &STUDY[..at], &STUDY[end..]);
+        let text = format!("{}{inserted}{}", &STUDY[..at], &STUDY[end..]);
         match parse(&text, "e.toml", &specs()) {
             Ok(experiment) => {
-                let _ = experiment.plan(&model(XEON), &specs(), wishes(false));
+                let _ = experiment.plan(&model(XEON), &specs(), options(false));
             }
             Err(error) => {
                 prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1, "{error}");
@@ -447,14 +447,14 @@ proptest! {
         }
     }
 
-    /// Every cell of the grid is either run or left out with a reason, never both, never twice.
+    /// Every cell of the grid is either planned once or skipped with a reason.
     #[test]
     fn experiment_grids_are_complete(
         placements in proptest::sample::subsequence(
             vec!["kernel", "one-core", "compact", "spread", "cores-one-l3", "smt-pairs", "big", "memory-remote", "-C 0-1"], 1..9),
         threads in proptest::sample::subsequence(vec!["1", "2", "3", "\"all\"", "\"cores\"", "\"l3\""], 0..6),
         sizes in proptest::sample::subsequence(vec!["\"16KiB\"", "\"1xllc\"", "\"2GiB\""], 1..4),
-        which in 0usize..3,
+        machine in 0usize..3,
     ) {
         let quoted: Vec<String> = placements.iter().map(|name| format!("\"{name}\"")).collect();
         let threads_line = if threads.is_empty() { String::new() } else { format!("threads = [{}]", threads.join(",")) };
@@ -462,28 +462,28 @@ proptest! {
             "{HEAD}[[workload]]\nname = \"stream\"\nset = {{ size = [{}] }}\nplacements = [{}]\n{threads_line}",
             sizes.join(","), quoted.join(",")
         );
-        let topology = model([RYZEN, XEON, RK3399][which]);
-        let Ok(plan) = read(&text).plan(&topology, &specs(), wishes(false)) else { return Ok(()) };
+        let topology = model([RYZEN, XEON, RK3399][machine]);
+        let Ok(plan) = read(&text).plan(&topology, &specs(), options(false)) else { return Ok(()) };
         let keys: std::collections::BTreeSet<&str> = plan.cells.iter().map(|cell| cell.key.as_str()).collect();
         prop_assert_eq!(keys.len(), plan.cells.len());
         for name in &placements {
             let ran = plan.cells.iter().any(|cell| cell.placement.name == *name);
-            let left_out = plan.skipped.iter().any(|skip| skip.placement == *name);
-            prop_assert!(ran || left_out, "{name} vanished");
+            let skipped = plan.skipped.iter().any(|skip| skip.placement == *name);
+            prop_assert!(ran || skipped, "{name} is missing");
         }
         for (index, one) in plan.cells.iter().enumerate() {
             for other in &plan.cells[index + 1..] {
                 let same = one.test == other.test
                     && model::placements::placement::same_place(&topology, &one.placement, &other.placement);
-                prop_assert!(!same, "{} and {} are one thing", one.key, other.key);
+                prop_assert!(!same, "{} and {} are the same cell", one.key, other.key);
             }
         }
     }
 }
 
-/// Arrays can lie beyond DRAM where a workload has any; of a command nothing can be put there from outside.
+/// Only workloads with arrays support memory `far`: the memory of a command cannot be placed from outside.
 #[test]
-fn memory_beyond_dram_is_for_workloads_with_arrays() {
+fn far_memory_requires_a_workload_with_arrays() {
     let huge_pages = parameter("huge-pages", ParameterKind::Switch, Some("true"), None);
     let specs = [workload("arrays", None, vec![huge_pages]), workload("other", None, Vec::new())];
     let plan = |workload: &str, kernel: KernelFeatures| {
@@ -500,9 +500,9 @@ fn memory_beyond_dram_is_for_workloads_with_arrays() {
         let skipped: Vec<String> = plan.skipped.iter().map(|skip| skip.why.clone()).collect();
         (plan.cells.len(), skipped)
     };
-    let there = KernelFeatures { far: true, ..KernelFeatures::default() };
-    assert_eq!(plan("arrays", there), (2, vec![]));
-    let (cells, skipped) = plan("other", there);
+    let far = KernelFeatures { far: true, ..KernelFeatures::default() };
+    assert_eq!(plan("arrays", far), (2, vec![]));
+    let (cells, skipped) = plan("other", far);
     assert!(cells == 1 && skipped[0].contains("other does not support memory 'far'"), "{skipped:?}");
     let (cells, skipped) = plan("arrays", KernelFeatures::default());
     assert!(cells == 1 && skipped[0].contains("no directory on a disk"), "{skipped:?}");

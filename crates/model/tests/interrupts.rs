@@ -1,4 +1,4 @@
-//! Where interrupts go: what `irq:` means on machines with one node and several, and what is refused with which words.
+//! Interrupt rules (`irq:`) on machines with one and with two memory nodes: resulting CPUs, errors and candidates.
 
 use model::placements::candidates::{SearchSpace, Threads, candidates};
 use model::placements::placement::{
@@ -20,9 +20,9 @@ fn device(name: &str, interrupts: Vec<Interrupt>) -> Device {
     Device { name: name.into(), kind: DeviceKind::Block, bus: None, node: Some(NodeId(0)), interrupts }
 }
 
-/// A card with three queues, an `NVMe` disk with managed ones, a disk in memory, a disk that nobody may ask about.
+/// Adds a network card and three disks: with a managed interrupt, without interrupts, and with unknown movability.
 fn with_devices(capture: &str) -> Topology {
-    let mut topology: Topology = serde_json::from_str(capture).expect("captures are JSON of the present shape");
+    let mut topology: Topology = serde_json::from_str(capture).expect("the capture has the current format");
     let queues = (0..3).map(|queue| interrupt(60 + queue, &format!("eth0-{queue}"), Movability::Movable)).collect();
     let nvme = vec![interrupt(50, "nvme0q0", Movability::Movable), interrupt(51, "nvme0q1", Movability::Managed)];
     topology.devices = vec![
@@ -51,42 +51,42 @@ fn placed(
     parse_for(topology, text, None, NONE, &devices)
 }
 
-/// `60>0 61>0`, or the refusal.
+/// Returns the routes as `60>0 61>0`, or the error.
 fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
-    let words = |placement: model::placements::placement::Placement| {
+    let text_of = |placement: model::placements::placement::Placement| {
         let route = |route: &model::placements::placement::Route| format!("{}>{}", route.number, route.cpus);
         placement.interrupts.iter().map(route).collect::<Vec<_>>().join(" ")
     };
     match placed(topology, text, devices) {
-        Ok(placement) => words(placement),
+        Ok(placement) => text_of(placement),
         Err(PlacementError::Invalid(why)) => format!("invalid: {why}"),
         Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     }
 }
 
 #[test]
-fn rules_mean_cpus() {
+fn interrupt_rules_select_cpus() {
     let (xeon, ryzen) = (xeon(), ryzen());
-    let home = xeon.node(NodeId(0)).expect("it has node 0").cpus.clone();
-    let other = xeon.node(NodeId(1)).expect("it has node 1").cpus.clone();
-    let seat = placed(&xeon, "one-core", &[]).unwrap().cpus();
-    let core = xeon.cores().into_iter().find(|core| seat.is_subset(core)).expect("a core has it");
-    assert_eq!(routed(&xeon, "one-core+irq:same-core", &["sda"]), format!("7>{seat}"));
-    assert_eq!(routed(&xeon, "one-core+irq:same-node", &["sda"]), format!("7>{}", home.difference(&core)));
-    assert_eq!(routed(&xeon, "one-core+irq:other-node", &["sda"]), format!("7>{other}"));
-    assert_eq!(routed(&xeon, "node:1+irq:other-node", &["sda"]), format!("7>{home}"));
+    let node0 = xeon.node(NodeId(0)).expect("node 0 exists").cpus.clone();
+    let node1 = xeon.node(NodeId(1)).expect("node 1 exists").cpus.clone();
+    let cpus = placed(&xeon, "one-core", &[]).unwrap().cpus();
+    let core = xeon.cores().into_iter().find(|core| cpus.is_subset(core)).expect("a core contains the CPU");
+    assert_eq!(routed(&xeon, "one-core+irq:same-core", &["sda"]), format!("7>{cpus}"));
+    assert_eq!(routed(&xeon, "one-core+irq:same-node", &["sda"]), format!("7>{}", node0.difference(&core)));
+    assert_eq!(routed(&xeon, "one-core+irq:other-node", &["sda"]), format!("7>{node1}"));
+    assert_eq!(routed(&xeon, "node:1+irq:other-node", &["sda"]), format!("7>{node0}"));
     assert_eq!(routed(&xeon, "one-core+interleave+irq:3", &["sda"]), "7>3");
     assert_eq!(routed(&xeon, "-C 0 -m 1 irq:2-3", &["eth0"]), "60>2-3 61>2-3 62>2-3");
-    assert_eq!(routed(&xeon, "irq:1", &["sda"]), "7>1", "the kernel chooses the rest");
+    assert_eq!(routed(&xeon, "irq:1", &["sda"]), "7>1", "the threads are not pinned");
     let spread = routed(&ryzen, "one-core+irq:spread", &["eth0", "sda"]);
-    let firsts: Vec<String> = ryzen.cores().iter().map(|core| core.first().expect("a cpu").to_string()).collect();
+    let firsts: Vec<String> = ryzen.cores().iter().map(|core| core.first().expect("a CPU").to_string()).collect();
     assert_eq!(spread, format!("7>{} 60>{} 61>{} 62>{}", firsts[0], firsts[1], firsts[2], firsts[3]));
-    assert_eq!(routed(&xeon, "one-core", &["sda"]), "7>", "watched, and left as it was found");
+    assert_eq!(routed(&xeon, "one-core", &["sda"]), "7>", "the device is observed, and its affinity is unchanged");
     assert_eq!(routed(&xeon, "one-core", &[]), "");
 }
 
 #[test]
-fn what_cannot_be_is_said() {
+fn invalid_irq_rules_return_errors() {
     let (xeon, ryzen) = (xeon(), ryzen());
     let cases: &[(&Topology, &str, &[&str], &str)] = &[
         (&ryzen, "one-core+irq:other-node", &["sda"], "unavailable: this machine has one memory node with CPUs"),
@@ -120,29 +120,29 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
-fn another_route_is_another_place_and_another_cell() {
+fn different_routes_are_different_placements() {
     let xeon = xeon();
     let one = placed(&xeon, "one-core+irq:1", &["sda"]).unwrap();
     let other = placed(&xeon, "one-core+irq:2", &["sda"]).unwrap();
     assert!(!same_place(&xeon, &one, &other));
     let plain = serde_json::to_string(&placed(&xeon, "one-core", &[]).unwrap()).unwrap();
-    assert!(!plain.contains("interrupts"), "a plan without devices keeps its form and its ids: {plain}");
+    assert!(!plain.contains("interrupts"), "plans without devices keep their JSON and keys: {plain}");
 }
 
 #[test]
-fn the_lines_are_for_roots_shell() {
+fn interrupt_lines_are_shell_commands() {
     let xeon = xeon();
     let placement = placed(&xeon, "irq:2-3", &["eth0"]).unwrap();
-    let lines = lines(&placement, &xeon, "true").interrupts.expect("interrupts are moved");
+    let lines = lines(&placement, &xeon, "true").interrupts.expect("the placement moves interrupts");
     assert!(lines.starts_with("echo 2-3 > /proc/irq/60/smp_affinity_list\necho 2-3 > /proc/irq/61/"), "{lines}");
     assert!(lines.ends_with("--banirq=60 --banirq=61 --banirq=62"), "{lines}");
-    let found = placed(&xeon, "one-core", &["eth0"]).unwrap();
-    assert_eq!(model::placements::placement::lines(&found, &xeon, "true").interrupts, None);
+    let unmoved = placed(&xeon, "one-core", &["eth0"]).unwrap();
+    assert_eq!(model::placements::placement::lines(&unmoved, &xeon, "true").interrupts, None);
 }
 
 #[test]
-fn offers_are_for_devices_that_can_be_moved() {
-    let of = |topology: &Topology, devices: &[String]| -> Vec<(String, Result<Vec<u32>, String>)> {
+fn interrupt_policies_require_movable_interrupts() {
+    let policies = |topology: &Topology, devices: &[String]| -> Vec<(String, Result<Vec<u32>, String>)> {
         let offers =
             offer_all(topology, None, NONE, devices).into_iter().filter(|offer| offer.policy.starts_with("irq:"));
         let numbers = |placement: model::placements::placement::Placement| {
@@ -150,33 +150,33 @@ fn offers_are_for_devices_that_can_be_moved() {
         };
         offers.map(|offer| (offer.policy, offer.placement.map(numbers))).collect()
     };
-    let all = of(&xeon(), &[]);
+    let all = policies(&xeon(), &[]);
     assert_eq!(all.len(), 4);
     assert!(all.iter().all(|(_, numbers)| numbers.as_deref() == Ok(&[7, 60, 61, 62])), "{all:?}");
-    let none = of(&xeon(), &["nvme0n1".into()]);
+    let none = policies(&xeon(), &["nvme0n1".into()]);
     assert!(none.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("managed"))), "{none:?}");
     let mut bare = ryzen();
     bare.devices.clear();
-    let bare = of(&bare, &[]);
+    let bare = policies(&bare, &[]);
     assert!(
         bare.iter().all(|(_, why)| why.as_ref().is_err_and(|why| why.contains("has no known devices"))),
         "{bare:?}"
     );
 }
 
-/// Names of the candidates for one thread, and where each sends eth0's first queue.
+/// Returns the name of each candidate for one thread, and the CPUs of its first route.
 fn candidates_of(topology: &Topology, devices: &[&str]) -> Vec<(String, String)> {
     let devices = devices.iter().map(|name| (*name).into()).collect();
-    let wish =
+    let space =
         SearchSpace { threads: Threads::Fixed(1), only: vec!["one-core".into()], devices, ..SearchSpace::default() };
-    let found = candidates(topology, &wish).expect("nothing is asked that is not there");
+    let found = candidates(topology, &space).expect("the search space is valid");
     assert_eq!(found.placements.len(), found.stages.route.len());
     let cpus = |placement: &Placement| placement.interrupts.first().map(|route| route.cpus.to_string());
     found.placements.iter().map(|one| (one.name.clone(), cpus(one).unwrap_or("none".into()))).collect()
 }
 
 #[test]
-fn candidates_race_where_interrupts_go_too() {
+fn candidates_include_interrupt_routes() {
     let found = candidates_of(&xeon(), &["eth0"]);
     let words: Vec<String> = found.into_iter().map(|(name, cpus)| format!("{name} {cpus}")).collect();
     assert_eq!(
@@ -190,9 +190,9 @@ fn candidates_race_where_interrupts_go_too() {
             "one-core+irq:other-node 6-11,18-23",
             "one-core+irq:spread 0",
         ],
-        "three queues spread are not on one core, though the first is"
+        "with three queues, irq:spread differs from irq:same-core"
     );
-    // One node: no other. Nobody asked for devices: nothing is said of interrupts.
+    // A machine with one node has no `irq:other-node`. Without devices there are no interrupt rules.
     let names = |topology: &Topology, devices: &[&str]| -> Vec<String> {
         candidates_of(topology, devices).into_iter().map(|(name, _)| name).collect()
     };
@@ -202,35 +202,35 @@ fn candidates_race_where_interrupts_go_too() {
     assert_eq!(
         single.last().map(String::as_str),
         Some("one-core+irq:same-node"),
-        "one interrupt spread is on one core"
+        "with one interrupt, irq:spread equals irq:same-core"
     );
 }
 
 #[test]
-fn cpus_near_a_device_are_not_alike_others() {
+fn cpus_near_a_device_are_not_equivalent_to_others() {
     let singles = |devices: Vec<String>| {
-        let wish = SearchSpace { threads: Threads::Fixed(1), devices, ..SearchSpace::default() };
-        let found = candidates(&xeon(), &wish).expect("nothing is asked that is not there");
-        let seats = found.placements.iter().filter(|one| one.bindings.len() == 1 && one.cpus().len() == 1);
-        seats.map(|one| one.bindings[0].0).collect::<std::collections::BTreeSet<_>>()
+        let space = SearchSpace { threads: Threads::Fixed(1), devices, ..SearchSpace::default() };
+        let found = candidates(&xeon(), &space).expect("the search space is valid");
+        let single = found.placements.iter().filter(|one| one.bindings.len() == 1 && one.cpus().len() == 1);
+        single.map(|one| one.bindings[0].0).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(singles(Vec::new()).into_iter().collect::<Vec<_>>(), [0]);
     assert_eq!(singles(vec!["eth0".into()]).into_iter().collect::<Vec<_>>(), [0, 6]);
 }
 
 #[test]
-fn what_cannot_be_moved_is_refused_before_a_race() {
-    let refused = |name: &str| match check_movable(&xeon(), &[name.into()]) {
+fn immovable_interrupts_are_rejected_before_a_race() {
+    let error = |name: &str| match check_movable(&xeon(), &[name.into()]) {
         Ok(()) => String::new(),
         Err(PlacementError::Invalid(why)) => format!("invalid: {why}"),
         Err(PlacementError::Unavailable(why)) => format!("unavailable: {why}"),
     };
-    assert_eq!(refused("eth0"), "");
-    assert!(refused("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
-    assert!(refused("eth9").starts_with("invalid: unknown device 'eth9'; this machine has eth0"));
+    assert_eq!(error("eth0"), "");
+    assert!(error("nvme0n1").starts_with("unavailable: interrupt 51 (nvme0q1) of nvme0n1 is managed"));
+    assert!(error("eth9").starts_with("invalid: unknown device 'eth9'; this machine has eth0"));
 }
 
-/// A workload with a file.
+/// A workload with the parameter `file`.
 fn io_spec() -> WorkloadSpec {
     WorkloadSpec {
         name: "io".into(),
@@ -250,7 +250,7 @@ fn io_spec() -> WorkloadSpec {
 }
 
 #[test]
-fn several_devices_have_a_thread_each_and_all_of_their_interrupts_are_sent() {
+fn multiple_devices_get_one_thread_each_and_all_interrupts_move() {
     let specs = [io_spec()];
     let text = "name = \"x\"\nquestion = \"?\"\n[[workload]]\nname = \"io\"\nset = { file = \"/dev/{devices}\" }\n\
                 threads = [\"devices\"]\nplacements = [\"kernel+irq:spread\"]\n";
@@ -258,8 +258,8 @@ fn several_devices_have_a_thread_each_and_all_of_their_interrupts_are_sent() {
     let topology = xeon();
     let plan = |names: &[&str]| {
         let devices: Vec<String> = names.iter().map(|name| (*name).into()).collect();
-        let wishes = model::experiments::experiment::PlanOptions { smoke: false, kernel: NONE, devices: &devices };
-        experiment.plan(&topology, &specs, wishes)
+        let options = model::experiments::experiment::PlanOptions { smoke: false, kernel: NONE, devices: &devices };
+        experiment.plan(&topology, &specs, options)
     };
     let planned = |names: &[&str]| {
         let plan = plan(names).unwrap();

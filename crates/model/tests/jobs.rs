@@ -1,5 +1,5 @@
-//! fio's job files: what jobs come to, and that whatever is not kept is refused with its line or said in a note. That fio
-//! itself takes the same files is tested where fio is (crates/nearfar/tests/fio.rs).
+//! Parses job files of fio: the resulting cells, and errors with line numbers or notes for unsupported options.
+//! `crates/nearfar/tests/fio.rs` tests that fio accepts the same files.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const STORAGE: &str = include_str!("jobs/storage.fio");
 const TOGETHER: &str = include_str!("jobs/together.fio");
 
-/// The parameters of workload `io` that jobs use.
+/// Workload `io` with the parameters that jobs use.
 fn io() -> WorkloadSpec {
     let choice = |words: &[&str]| ParameterKind::Choice(words.iter().map(|word| (*word).to_string()).collect());
     let integer = || ParameterKind::Integer { min: 0, max: 65_536 };
@@ -57,8 +57,8 @@ fn io() -> WorkloadSpec {
 }
 
 fn read(text: &str) -> Result<Jobs, String> {
-    let wishes = JobFileOptions { name: "jobs", placements: &[] };
-    read_jobs(text, "a.fio", wishes, &[io()]).map_err(|error| error.to_string())
+    let options = JobFileOptions { name: "jobs", placements: &[] };
+    read_jobs(text, "a.fio", options, &[io()]).map_err(|error| error.to_string())
 }
 
 /// One line for each job, then the notes.
@@ -67,20 +67,20 @@ fn listing(jobs: &Jobs) -> String {
     for task in &jobs.experiment.tasks {
         let set: Vec<String> = task.set.iter().map(|(name, values)| format!("{name}={}", values.join(","))).collect();
         let threads: Vec<String> = task.threads.iter().map(ToString::to_string).collect();
-        writeln!(text, "{} x {}: {}", task.title(), threads.join(","), set.join(" ")).expect("text takes text");
+        writeln!(text, "{} x {}: {}", task.title(), threads.join(","), set.join(" ")).expect("infallible");
     }
-    jobs.notes.iter().for_each(|note| writeln!(text, "note: {note}").expect("text takes text"));
+    jobs.notes.iter().for_each(|note| writeln!(text, "note: {note}").expect("infallible"));
     text
 }
 
 #[test]
-fn jobs_come_to_cells() {
+fn jobs_become_cells() {
     insta::assert_snapshot!("jobs-storage", listing(&read(STORAGE).unwrap()));
     insta::assert_snapshot!("jobs-together", listing(&read(TOGETHER).unwrap()));
 }
 
 #[test]
-fn what_a_job_does_not_say_is_as_fio_has_it() {
+fn missing_job_options_have_fio_defaults() {
     let jobs = read("[a]\nsize=1m\n").unwrap();
     let expected =
         "a x 1: engine=psync size=1MiB file=a.0.0 rw=read bs=4KiB iodepth=1 direct=false data=random amount=1MiB\n";
@@ -90,7 +90,7 @@ fn what_a_job_does_not_say_is_as_fio_has_it() {
 }
 
 #[test]
-fn a_job_may_take_as_long_as_it_says() {
+fn time_limit_covers_the_run_time_of_jobs() {
     let limit = |text: &str| read(text).unwrap().experiment.repeat.time_limit.seconds();
     assert!(limit("[a]\nsize=1m\n") >= 300.0);
     let long = limit("[a]\nsize=1m\ntime_based\nruntime=1h\nramp_time=1m\n[b]\nsize=1m\n");
@@ -98,10 +98,10 @@ fn a_job_may_take_as_long_as_it_says() {
 }
 
 #[test]
-fn jobs_that_fio_would_run_together_are_said() {
+fn jobs_that_fio_runs_concurrently_are_noted() {
     let notes = |text: &str| read(text).unwrap().notes;
-    let three = "[global]\nsize=1m\n[a]\n[b]\n[c]\nstonewall\n[d]\nstonewall=0\n";
-    let found = notes(three);
+    let text = "[global]\nsize=1m\n[a]\n[b]\n[c]\nstonewall\n[d]\nstonewall=0\n";
+    let found = notes(text);
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[0].starts_with("fio would run a, b concurrently"), "{found:?}");
     assert!(found[1].starts_with("fio would run c, d concurrently"), "{found:?}");
@@ -109,10 +109,10 @@ fn jobs_that_fio_would_run_together_are_said() {
 }
 
 #[test]
-fn jobs_run_where_the_command_line_says() {
+fn jobs_use_placements_of_the_command_line() {
     let placements = ["one-core".to_string(), "-C 0-1".to_string()];
-    let wishes = JobFileOptions { name: "jobs", placements: &placements };
-    let jobs = read_jobs("[a]\nsize=1m\n", "a.fio", wishes, &[io()]).unwrap();
+    let options = JobFileOptions { name: "jobs", placements: &placements };
+    let jobs = read_jobs("[a]\nsize=1m\n", "a.fio", options, &[io()]).unwrap();
     assert_eq!(jobs.experiment.tasks[0].placements, placements);
     let wrong = ["nowhere".to_string()];
     let error =
@@ -120,9 +120,9 @@ fn jobs_run_where_the_command_line_says() {
     assert!(error.to_string().contains("'nowhere'"), "{error}");
 }
 
-/// Line, what is wrong, and the hint.
+/// Line, cause and hint.
 #[test]
-fn what_is_not_kept_is_refused_with_its_line() {
+fn unsupported_job_options_return_errors_with_lines() {
     let cases = [
         ("[a]\nsize=1m\niodepht=4\n", "a.fio:3:1: unknown option 'iodepht'\nhint: similar options: iodepth, "),
         ("[a]\nsize=1m\n  just words\n", "a.fio:3:3: unknown option 'just words'"),
@@ -172,13 +172,13 @@ fn what_is_not_kept_is_refused_with_its_line() {
     ];
     for (text, expected) in cases {
         let error = read(text).map(|jobs| listing(&jobs)).unwrap_err();
-        assert!(error.contains(expected), "{text}gave {error}\nexpected {expected}");
+        assert!(error.contains(expected), "{text}got {error}\nexpected {expected}");
     }
 }
 
-/// 4 KiB with an `i` is 4000 bytes to fio, which nobody wants.
+/// By default, fio reads 4KiB as 4000 bytes, and 4k as 4096.
 #[test]
-fn sizes_that_are_not_what_they_seem_are_said() {
+fn decimal_kib_sizes_are_noted() {
     let jobs = read("[a]\nsize=1MiB\nbs=4000\n").unwrap();
     assert_eq!(jobs.notes, ["job a: fio reads size=1MiB as 1000000 bytes; write it without 'iB'"]);
     assert!(read("[a]\nkb_base=1000\nsize=1MiB\n").unwrap().notes.is_empty());
@@ -187,13 +187,13 @@ fn sizes_that_are_not_what_they_seem_are_said() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A file that lost, gained or changed a few characters is read or refused with a place inside it.
+    /// A file with a few changed characters is parsed, or the error has a position inside the file.
     #[test]
-    fn damaged_job_files_are_read_or_refused(
-        at in 0..TOGETHER.len(), length in 0usize..20, put in "[\\[\\]=#;.:,%a-z0-9\n-]{0,6}"
+    fn damaged_job_files_are_parsed_or_rejected(
+        at in 0..TOGETHER.len(), length in 0usize..20, inserted in "[\\[\\]=#;.:,%a-z0-9\n-]{0,6}"
     ) {
         let end = (at + length).min(TOGETHER.len());
-        let text = format!("{}{put}{}", &TOGETHER[..at], &TOGETHER[end..]);
+        let text = format!("{}{inserted}{}", &TOGETHER[..at], &TOGETHER[end..]);
         match read_jobs(&text, "a.fio", JobFileOptions { name: "x", placements: &[] }, &[io()]) {
             Ok(jobs) => prop_assert!(!jobs.experiment.tasks.is_empty()),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Golden texts of everything that is hashed or seeds a generator: plan keys, trial ids, block orders and seeds.
-//! Results files store these hashes, and a run resumes only if its plan has the same key. A failure here after a
-//! rename means that the rename has reached stored data.
+//! Results files store these hashes, and a run resumes only if its plan has the same key. A failure here after a rename
+//! means that the rename has reached stored data.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn race() -> RacePlan {
         raw_placements: "123456789012345678901234567890".into(),
         steps: vec![
             ReductionStep { count: Some("4095".into()), text: "sets of \"any\" size".into() },
-            ReductionStep { count: None, text: "no two cpus are alike".into() },
+            ReductionStep { count: None, text: "no two CPUs are equivalent".into() },
         ],
     }
 }

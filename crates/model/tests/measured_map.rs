@@ -1,4 +1,4 @@
-//! Measured maps of model machines: pairs that stand for others, groups of cpus, words for what cpus share.
+//! Measured maps of model machines: pairs that represent others, groups of CPUs, and the objects that CPUs share.
 
 mod machines;
 
@@ -11,10 +11,10 @@ use model::values::id_set::CpuId;
 fn one_pair_represents_all_equivalent_pairs() {
     let found = |name: &str| -> Vec<String> {
         let topology = model(name);
-        let words = |pair: &model::placements::candidates::CpuPair| {
+        let text = |pair: &model::placements::candidates::CpuPair| {
             format!("{} {} {} x{}", pair.a, pair.b, relation(&topology, pair.a, pair.b), pair.alike)
         };
-        pairs(&topology).iter().map(words).collect()
+        pairs(&topology).iter().map(text).collect()
     };
     assert_eq!(found("ryzen5-2600"), ["0 6 one core x6", "0 1 one L3 x24", "0 3 one package x36"]);
     assert_eq!(found("xeon-e5-2640-x2-roundrobin"), ["0 12 one core x12", "0 2 one L3 x120", "0 1 two packages x144"]);
@@ -38,10 +38,10 @@ fn every_pair_is_listed_once() {
 #[test]
 fn groups_have_one_home_and_one_kind() {
     let found = |name: &str| -> Vec<String> {
-        let words = |group: &model::placements::measured_map::CpuGroup| {
+        let text = |group: &model::placements::measured_map::CpuGroup| {
             format!("{} ({} cores) of {:?}", group.cpus, group.firsts.len(), group.home.map(|home| home.0))
         };
-        groups(&model(name)).iter().map(words).collect()
+        groups(&model(name)).iter().map(text).collect()
     };
     assert_eq!(found("rk3399"), ["0-3 (4 cores) of Some(0)", "4-5 (2 cores) of Some(0)"]);
     assert_eq!(found("grace-cxl"), ["0-71 (72 cores) of Some(0)", "72-143 (72 cores) of Some(1)"]);

@@ -48,7 +48,7 @@ fn command() -> WorkloadSpec {
     }
 }
 
-fn question() -> PlaceRequest {
+fn request() -> PlaceRequest {
     PlaceRequest {
         name: "app".into(),
         given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
@@ -60,21 +60,21 @@ fn question() -> PlaceRequest {
     }
 }
 
-fn plan(question: &PlaceRequest) -> Plan {
-    question.plan(&ryzen(), &command()).expect("the question is right")
+fn plan(request: &PlaceRequest) -> Plan {
+    request.plan(&ryzen(), &command()).expect("the request is valid")
 }
 
 /// Outcome of one attempt of a cell.
 type Script<'a> = &'a dyn Fn(&NextBlock, usize, u32) -> (TrialStatus, Grade, f64);
 
-/// Seconds by cell with a little noise that follows from cell and block: cell 2 is best by far.
+/// Seconds by cell with deterministic noise; cell 2 is best by a wide margin.
 fn steady(block: &NextBlock, cell: usize, _: u32) -> (TrialStatus, Grade, f64) {
     let best = if cell == 2 { 1.0 } else { 1.3 + 0.05 * cell as f64 };
     let noise = f64::from((block.number * 7 + cell as u32 * 13) % 11) / 1000.0;
     (TrialStatus::Completed, Grade::Valid, best + noise)
 }
 
-/// The trials of a block, attempt by attempt until one helps.
+/// The trials of a block; each cell is repeated until an attempt is valid or the maximum is reached.
 fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord> {
     let mut records = Vec::new();
     for cell in &block.cells {
@@ -108,15 +108,15 @@ fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord
 
 /// Runs a race to its end, and returns its state and all trials in order.
 fn raced<'a>(plan: &'a Plan, script: Script<'_>) -> (RaceState<'a>, Vec<TrialRecord>) {
-    let mut course = RaceState::new(plan).expect("the plan is a race");
+    let mut state = RaceState::new(plan).expect("the plan is a race");
     let mut all = Vec::new();
-    while let Some(block) = course.next() {
+    while let Some(block) = state.next() {
         let records = trials(plan, &block, script);
-        course.push(&block, &records.iter().collect::<Vec<_>>());
+        state.push(&block, &records.iter().collect::<Vec<_>>());
         all.extend(records);
-        assert!(all.len() < 20_000, "it must end");
+        assert!(all.len() < 20_000, "the race does not end");
     }
-    (course, all)
+    (state, all)
 }
 
 fn record(plan: Plan) -> RunRecord {
@@ -135,35 +135,35 @@ fn record(plan: Plan) -> RunRecord {
 
 #[test]
 fn place_warms_up_races_and_confirms() {
-    let plan = plan(&question());
-    let (course, all) = raced(&plan, &steady);
+    let plan = plan(&request());
+    let (state, all) = raced(&plan, &steady);
     let roles: Vec<Role> = all.chunk_by(|a, b| a.trial.role == b.trial.role).map(|part| part[0].trial.role).collect();
     assert_eq!(roles, [Role::Warmup, Role::Measured, Role::Confirm]);
     assert_eq!(all.iter().filter(|record| record.trial.role == Role::Warmup).count(), 1);
     let confirming: Vec<usize> =
         all.iter().filter(|record| record.trial.role == Role::Confirm).map(|record| record.trial.cell).collect();
     assert!(confirming.len() >= 20 && confirming.chunks(2).all(|pair| pair == [0, 2]), "{confirming:?}");
-    assert_eq!((course.end_reason(), course.race().state()), (Some(EndReason::Resolved), State::Resolved));
+    assert_eq!((state.end_reason(), state.race().state()), (Some(EndReason::Resolved), State::Resolved));
     let record = record(plan.clone());
-    let answer = PlaceResult::from_state(&record, &course);
-    assert_eq!(answer.claim, Claim::Better);
-    let versus = answer.versus_kernel.expect("it was confirmed");
+    let result = PlaceResult::from_state(&record, &state);
+    assert_eq!(result.claim, Claim::Better);
+    let versus = result.versus_kernel.expect("the winner was confirmed");
     assert!((versus.change_percent - (100.0 / 1.3 - 100.0)).abs() < 0.5, "{versus:?}");
-    let lines = answer.lines.expect("the winner is seated");
+    let lines = result.lines.expect("the winner has bindings");
     let cpus = &plan.cells[2].placement.cpus();
     assert_eq!(lines.taskset, Some(format!("taskset -c {cpus} app -t 4")));
 }
 
 #[test]
 fn place_has_the_same_state_after_replaying_stored_trials() {
-    let plan = plan(&question());
-    let (course, all) = raced(&plan, &steady);
+    let plan = plan(&request());
+    let (state, all) = raced(&plan, &steady);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_state(&record, &course);
-    assert_eq!(PlaceResult::of(&record, &all), Some(answer));
+    let result = PlaceResult::from_state(&record, &state);
+    assert_eq!(PlaceResult::of(&record, &all), Some(result));
     for cut in [0, 1, 7, all.len() / 2, all.len() - 1] {
         let replayed = RaceState::replay(&plan, &all[..cut]).expect("the plan is a race");
-        let next = replayed.next().expect("something is missing");
+        let next = replayed.next().expect("a trial is missing");
         // The next block is the one of the first missing trial, or the interrupted one.
         assert_eq!((next.role, next.number), (all[cut].trial.role, all[cut].trial.block), "cut at {cut}");
     }
@@ -171,147 +171,147 @@ fn place_has_the_same_state_after_replaying_stored_trials() {
 
 #[test]
 fn place_stops_slow_trials_but_never_the_baseline() {
-    let question = question();
-    let wall = plan(&question);
-    let mut course = RaceState::new(&wall).expect("the plan is a race");
+    let request = request();
+    let wall = plan(&request);
+    let mut state = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
-        let block = course.next().expect("the race is running");
-        assert_eq!(block.time_limit_for(3), Nanos(100 * SECOND.0), "nothing is known yet");
+        let block = state.next().expect("the race is running");
+        assert_eq!(block.time_limit_for(3), Nanos(100 * SECOND.0), "no limit before two blocks");
         let records = trials(&wall, &block, &steady);
-        course.push(&block, &records.iter().collect::<Vec<_>>());
+        state.push(&block, &records.iter().collect::<Vec<_>>());
     }
-    let block = course.next().expect("the race is running");
+    let block = state.next().expect("the race is running");
     let (limit, reference) = (block.time_limit_for(3).seconds(), block.time_limit_for(0));
-    assert!((4.9..5.2).contains(&limit), "five times the leader's second: {limit}");
+    assert!((4.9..5.2).contains(&limit), "not five times 1 s: {limit}");
     assert_eq!(reference, Nanos(100 * SECOND.0));
-    // For short trials a hiccup is many times the median.
-    let hurried = |block: &NextBlock, cell: usize, attempt: u32| {
+    // Short trials have a minimum limit, because a short disturbance takes many times the median.
+    let short = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         (status, grade, seconds / 100.0)
     };
-    let mut course = RaceState::new(&wall).expect("the plan is a race");
+    let mut state = RaceState::new(&wall).expect("the plan is a race");
     for _ in 0..2 {
-        let block = course.next().expect("the race is running");
-        let records = trials(&wall, &block, &hurried);
-        course.push(&block, &records.iter().collect::<Vec<_>>());
+        let block = state.next().expect("the race is running");
+        let records = trials(&wall, &block, &short);
+        state.push(&block, &records.iter().collect::<Vec<_>>());
     }
-    assert_eq!(course.next().expect("the race is running").time_limit_for(3), SECOND);
-    // A number in the output does not bound the time.
-    let number = plan(&PlaceRequest { objective: Objective::Number, ..question });
+    assert_eq!(state.next().expect("the race is running").time_limit_for(3), SECOND);
+    // For other metrics than the time, there is no limit.
+    let number = plan(&PlaceRequest { objective: Objective::Number, ..request });
     let (_, all) = raced(&number, &steady);
     assert!(all.iter().all(|record| record.trial.time_limit == Nanos(100 * SECOND.0)));
 }
 
 #[test]
 fn place_reports_candidates_without_valid_trials() {
-    let plan = plan(&question());
-    let troubled = |block: &NextBlock, cell: usize, attempt: u32| match (cell, attempt) {
+    let plan = plan(&request());
+    let outcomes = |block: &NextBlock, cell: usize, attempt: u32| match (cell, attempt) {
         (1, _) => (TrialStatus::Failed("status 3".into()), Grade::Invalid, 0.1),
         (3, _) => (TrialStatus::Completed, Grade::Invalid, 1.0),
         (4, _) if block.role == Role::Measured => (TrialStatus::TimedOut("100 s".into()), Grade::Invalid, 100.0),
-        // The first attempt escapes, the second is proven.
+        // The first attempt is invalid, the second is valid.
         (2, 0) if block.number % 2 == 1 => (TrialStatus::Completed, Grade::Invalid, 1.0),
         _ => steady(block, cell, attempt),
     };
-    let (course, all) = raced(&plan, &troubled);
+    let (state, all) = raced(&plan, &outcomes);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_state(&record, &course);
-    let word = |cell: usize| &answer.standings.iter().find(|one| one.cell == cell).expect("it is ranked").word;
+    let result = PlaceResult::from_state(&record, &state);
+    let word = |cell: usize| &result.standings.iter().find(|one| one.cell == cell).expect("it is ranked").word;
     assert_eq!(word(1), &RankClaim::Failed("status 3".into()));
     assert_eq!(word(3), &RankClaim::NotProven("it ran elsewhere".into()));
     assert!(matches!(word(4), RankClaim::TooSlow { .. }), "{:?}", word(4));
-    assert_eq!((word(2), answer.claim), (&RankClaim::Leads, Claim::Better));
+    assert_eq!((word(2), result.claim), (&RankClaim::Leads, Claim::Better));
     let repeated =
         |cell: usize| all.iter().filter(|record| record.trial.cell == cell && record.trial.attempt == 1).count();
-    assert!(repeated(2) > 0 && repeated(1) == repeated(3) && repeated(1) >= 3, "three holes of five");
-    assert_eq!(repeated(4), 0, "what did not end would not end again");
+    assert!(repeated(2) > 0 && repeated(1) == repeated(3) && repeated(1) >= 3, "dropped after three");
+    assert_eq!(repeated(4), 0, "a timeout is not repeated");
 }
 
 #[test]
 fn place_requires_the_baseline() {
-    let plan = plan(&question());
+    let plan = plan(&request());
     let broken = |_: &NextBlock, _: usize, _: u32| (TrialStatus::Failed("status 1".into()), Grade::Invalid, 0.1);
-    let (course, all) = raced(&plan, &broken);
-    assert_eq!((course.end_reason(), all.len()), (Some(EndReason::NoReference), 2), "tried twice, no candidate is");
+    let (state, all) = raced(&plan, &broken);
+    assert_eq!((state.end_reason(), all.len()), (Some(EndReason::NoReference), 2), "only the baseline runs, twice");
     let record = record(plan.clone());
-    let answer = PlaceResult::from_state(&record, &course);
-    assert_eq!((answer.claim, answer.reference_failed.as_deref()), (Claim::NoReference, Some("status 1")));
-    assert_eq!((answer.winner, answer.lines), (None, None));
+    let result = PlaceResult::from_state(&record, &state);
+    assert_eq!((result.claim, result.reference_failed.as_deref()), (Claim::NoReference, Some("status 1")));
+    assert_eq!((result.winner, result.lines), (None, None));
 }
 
 #[test]
 fn place_requires_a_command_that_ends() {
-    let plan = plan(&question());
+    let plan = plan(&request());
     let endless = |_: &NextBlock, _: usize, _: u32| (TrialStatus::TimedOut("100 s".into()), Grade::Invalid, 100.0);
-    let (course, all) = raced(&plan, &endless);
-    assert_eq!((course.end_reason(), all.len()), (Some(EndReason::NoReference), 1));
+    let (state, all) = raced(&plan, &endless);
+    assert_eq!((state.end_reason(), all.len()), (Some(EndReason::NoReference), 1));
 }
 
 #[test]
 fn place_uses_at_most_the_budget() {
-    // A trial takes longer than all the time there is: it is stopped then; a block of ten does not fit either.
-    let poor = plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..question() });
-    let mut course = RaceState::new(&poor).expect("the plan is a race");
-    let block = course.next().expect("it begins");
+    // The budget is shorter than one trial, which is stopped at its end; a block of ten exceeds it, too.
+    let short = plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..request() });
+    let mut state = RaceState::new(&short).expect("the plan is a race");
+    let block = state.next().expect("the race is running");
     assert_eq!(block.time_limit_for(0), Nanos(5 * SECOND.0));
-    let records = trials(&poor, &block, &steady);
-    course.push(&block, &records.iter().collect::<Vec<_>>());
-    assert_eq!((course.next(), course.end_reason()), (None, Some(EndReason::Budget)));
-    let record = record(poor.clone());
-    let answer = PlaceResult::from_state(&record, &course);
-    assert_eq!((answer.claim, answer.winner, answer.trials), (Claim::Inconclusive, None, 1));
+    let records = trials(&short, &block, &steady);
+    state.push(&block, &records.iter().collect::<Vec<_>>());
+    assert_eq!((state.next(), state.end_reason()), (None, Some(EndReason::Budget)));
+    let record = record(short.clone());
+    let result = PlaceResult::from_state(&record, &state);
+    assert_eq!((result.claim, result.winner, result.trials), (Claim::Inconclusive, None, 1));
 }
 
 #[test]
 fn place_confirms_again_if_the_pairs_were_too_few() {
-    let plan = plan(&question());
-    // Quiet while it races, noisy afterwards: the number of pairs that the race suggests is far too small.
+    let plan = plan(&request());
+    // The confirmation has more noise than the race, so the number of pairs estimated by the race is too small.
     let later = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
         let noise = if block.role == Role::Confirm { f64::from(hash % 97) / 250.0 } else { 0.0 };
         (status, grade, if cell == 0 { 1.02 + noise } else { seconds + noise })
     };
-    let (course, all) = raced(&plan, &later);
-    let confirmed = course.confirmed(1).expect("it was confirmed");
+    let (state, all) = raced(&plan, &later);
+    let confirmed = state.confirmed(1).expect("the winner was confirmed");
     let pairs = all.iter().filter(|record| record.trial.role == Role::Confirm).count() as u32 / 2;
     assert!(confirmed.pairs > 10 && pairs == 10 + confirmed.pairs, "{pairs} pairs, {confirmed:?}");
     let record = record(plan.clone());
-    assert_eq!(PlaceResult::of(&record, &all), Some(PlaceResult::from_state(&record, &course)));
+    assert_eq!(PlaceResult::of(&record, &all), Some(PlaceResult::from_state(&record, &state)));
 }
 
 #[test]
 fn place_keeps_its_budget_and_a_reserve() {
-    // A hundred seconds are a few blocks of ten candidates; fifteen per cent or twenty pairs are kept.
-    let plan = plan(&PlaceRequest { budget: Nanos(100 * SECOND.0), ..question() });
+    // 100 s are a few blocks of ten candidates; 15 % or twenty pairs are reserved for the confirmation.
+    let plan = plan(&PlaceRequest { budget: Nanos(100 * SECOND.0), ..request() });
     let close = |block: &NextBlock, cell: usize, _: u32| {
         let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
         (TrialStatus::Completed, Grade::Valid, 1.0 + f64::from(hash % 97) / 1000.0)
     };
-    let (course, all) = raced(&plan, &close);
-    assert_eq!(course.end_reason(), Some(EndReason::Budget));
-    assert_eq!(course.race().state(), State::OutOfBudget);
-    assert!(course.spent() < Nanos(101 * SECOND.0), "{}", course.spent());
+    let (state, all) = raced(&plan, &close);
+    assert_eq!(state.end_reason(), Some(EndReason::Budget));
+    assert_eq!(state.race().state(), State::OutOfBudget);
+    assert!(state.spent() < Nanos(101 * SECOND.0), "{}", state.spent());
     let confirming = all.iter().filter(|record| record.trial.role == Role::Confirm).count();
-    assert!(course.race().leader() == Some(0) || confirming >= 20, "{confirming} trials confirm");
+    assert!(state.race().leader() == Some(0) || confirming >= 20, "{confirming} confirmation trials");
     let record = record(plan.clone());
-    assert!(matches!(PlaceResult::from_state(&record, &course).claim, Claim::Inconclusive | Claim::Better));
+    assert!(matches!(PlaceResult::from_state(&record, &state).claim, Claim::Inconclusive | Claim::Better));
 }
 
 #[test]
 fn place_reports_that_nothing_is_better_than_the_baseline() {
-    let plan = plan(&question());
+    let plan = plan(&request());
     let kernel = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         (status, grade, if cell == 0 { 0.9 } else { seconds })
     };
-    let (course, all) = raced(&plan, &kernel);
+    let (state, all) = raced(&plan, &kernel);
     let record = record(plan.clone());
-    let answer = PlaceResult::from_state(&record, &course);
+    let result = PlaceResult::from_state(&record, &state);
     assert_eq!(
-        (answer.claim, answer.winner.map(|winner| winner.placement)),
+        (result.claim, result.winner.map(|winner| winner.placement)),
         (Claim::KernelIsBest, Some("kernel".into()))
     );
     assert!(all.iter().all(|record| record.trial.role != Role::Confirm), "there is nothing to confirm");
-    assert!(answer.lines.is_none() && answer.versus_kernel.is_none());
+    assert!(result.lines.is_none() && result.versus_kernel.is_none());
 }

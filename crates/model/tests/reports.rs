@@ -1,6 +1,6 @@
-//! Reports of other programs against what those programs wrote (tests/reports, whose README says how each was made): the
-//! figures that come out, that each is found by its content, and that a report which was cut or changed is refused or
-//! says less, but never something else.
+//! Parses reports of other programs (`tests/reports`; its README lists their origin): format detection, figures, and
+//! the rejection of damaged reports. A truncated report yields an error or a subset of its figures, never other
+//! figures.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ macro_rules! samples {
     };
 }
 
-/// Format, file and text of every report that can be read.
+/// Format, file name and text of each valid report.
 const SAMPLES: [(&str, &str, &str); 31] = samples![
     "unixbench" "unixbench-5.1.3.txt",
     "openssl" "openssl-1.1.1w.txt",
@@ -64,31 +64,31 @@ fn parsed(format: &str, text: &str) -> Result<ImportedReport, String> {
 
 fn sample(file: &str) -> ImportedReport {
     let (format, _, text) = SAMPLES.iter().find(|(_, name, _)| *name == file).expect("a sample");
-    parsed(format, text).expect("it is read")
+    parsed(format, text).expect("the sample is valid")
 }
 
 #[test]
-fn every_report_is_found_by_its_content_alone() {
+fn format_is_detected_by_content() {
     for (format, file, text) in SAMPLES {
         let found = detect(text).unwrap_or_else(|error| panic!("{file}: {}", error.what));
         assert_eq!(found.name, format, "{file}");
-        assert_eq!(detect(&text.replace('\n', "\r\n")).unwrap().name, format, "{file} with the line ends of Windows");
+        assert_eq!(detect(&text.replace('\n', "\r\n")).unwrap().name, format, "{file} with CRLF line ends");
         assert_eq!(parsed(format, &text.replace('\n', "\r\n")).as_ref(), Ok(&sample(file)), "{file}");
     }
 }
 
-/// All rows of all samples, one a line: what a person checks against the files.
+/// All rows of all samples, one per line, for comparison with the files by hand.
 #[test]
-fn the_figures_are_those_of_the_files() {
+fn parsed_figures_match_the_files() {
     let mut all = String::new();
     for (_, file, _) in SAMPLES {
         let report = sample(file);
         writeln!(all, "{file} {:?}", report.columns).unwrap();
         for row in &report.rows {
             let ImportedRow { test, metric, unit, better, values, samples, .. } = row;
-            let kept: Vec<usize> = samples.iter().map(Vec::len).collect();
-            let kept = if kept.is_empty() { String::new() } else { format!(" of {kept:?} samples") };
-            writeln!(all, "  {test} | {metric} {better:?} {values:?} {unit}{kept}").unwrap();
+            let counts: Vec<usize> = samples.iter().map(Vec::len).collect();
+            let counts = if counts.is_empty() { String::new() } else { format!(" of {counts:?} samples") };
+            writeln!(all, "  {test} | {metric} {better:?} {values:?} {unit}{counts}").unwrap();
         }
         report.facts.iter().for_each(|(key, value)| writeln!(all, "  {key}: {value}").unwrap());
         report.notes.iter().for_each(|note| writeln!(all, "  note: {note}").unwrap());
@@ -97,17 +97,17 @@ fn the_figures_are_those_of_the_files() {
 }
 
 #[test]
-fn a_format_that_was_forced_wrongly_is_refused_with_the_right_one() {
+fn wrong_format_returns_an_error_with_the_detected_format() {
     for (format, file, text) in SAMPLES {
         for other in FORMATS.iter().filter(|other| other.name != format) {
             let error = parsed(other.name, text).expect_err(file);
-            assert!(error.contains(&format!("it looks like {format}")), "{file} as {}: {error}", other.name);
+            assert!(error.contains(&format!("the detected format is {format}")), "{file} as {}: {error}", other.name);
         }
     }
 }
 
-/// Whether a report says nothing that the whole one does not say.
-fn says_no_more(part: &ImportedReport, whole: &ImportedReport) -> bool {
+/// Returns whether all values of a report are in the complete report.
+fn is_subset(part: &ImportedReport, whole: &ImportedReport) -> bool {
     part.rows.iter().all(|row| {
         let same =
             |other: &&ImportedRow| (&other.test, &other.metric, &other.unit) == (&row.test, &row.metric, &row.unit);
@@ -120,63 +120,59 @@ fn says_no_more(part: &ImportedReport, whole: &ImportedReport) -> bool {
 }
 
 #[test]
-fn a_report_cut_anywhere_is_refused_or_says_less() {
+fn truncated_report_returns_an_error_or_a_subset() {
     for (format, file, text) in SAMPLES {
         let whole = sample(file);
         let step = if text.len() < 4000 { 1 } else { 7 };
         for end in (0..text.len()).step_by(step).filter(|end| text.is_char_boundary(*end)) {
             if let Ok(part) = parsed(format, &text[..end]) {
-                assert!(says_no_more(&part, &whole), "{file} cut at {end}: {part:?}");
+                assert!(is_subset(&part, &whole), "{file} truncated at {end}: {part:?}");
             }
         }
     }
 }
 
 #[test]
-fn a_report_without_some_line_is_refused_or_says_less() {
+fn report_without_a_line_returns_an_error_or_a_subset() {
     for (format, file, text) in SAMPLES {
         let lines: Vec<&str> = text.lines().collect();
         for left_out in 0..lines.len() {
             let without: Vec<&str> =
                 lines.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| *line).collect();
             if let Ok(part) = parsed(format, &without.join("\n")) {
-                // What a line above says of the lines below (the number of copies, the kind of test) goes with it.
-                let names_below =
+                // Some lines name the number of copies or the test of the lines below them.
+                let is_header =
                     ["unixbench", "phoronix", "fio", "hyperfine"].contains(&format) || lines[left_out].contains("sign");
-                assert!(
-                    names_below || says_no_more(&part, &sample(file)),
-                    "{file} without {:?}: {part:?}",
-                    lines[left_out]
-                );
+                assert!(is_header || is_subset(&part, &sample(file)), "{file} without {:?}: {part:?}", lines[left_out]);
             }
         }
     }
 }
 
-/// Figures that a report has twice, in two ways, are compared: these digits cannot change unnoticed.
+/// Figures that a report contains redundantly are checked against each other.
 #[test]
-fn figures_that_do_not_fit_each_other_are_refused() {
+fn contradictory_figures_return_errors() {
     let changed = [
-        ("stream-5.10.txt", "43022.6", "48022.6", "do not fit the time"),
-        ("hpcc-1.5.0.txt", "9.459e+00", "9.959e+00", "do not fit size and time"),
-        ("hpcc-1.5.0.txt", "0.0035319 ...... PASSED", "0.0035319 ...... FAILED", "solved wrongly"),
+        ("stream-5.10.txt", "43022.6", "48022.6", "but the time gives"),
+        ("hpcc-1.5.0.txt", "9.459e+00", "9.959e+00", "but size and time give"),
+        ("hpcc-1.5.0.txt", "0.0035319 ...... PASSED", "0.0035319 ...... FAILED", "the residual check failed"),
         (
             "geekbench-6.3.0.txt",
             "  Multi-Core Score              2994",
             "  Multi-Core Score              2194",
-            "its parts give 2994",
+            "the partial scores give 2994",
         ),
         (
             "geekbench-5.4.2.txt",
             "Integer Score                  955",
             "Integer Score                  995",
-            "its parts give",
+            "the partial scores give",
         ),
-        ("geekbench-6.json", "\"multicore_score\": 2994", "\"multicore_score\": 2494", "says otherwise"),
+        ("geekbench-6.json", "\"multicore_score\": 2994", "\"multicore_score\": 2494", "has another score"),
         ("hyperfine-1.15.0-parameters.json", "0.02724039606", "0.02784039606", "its times give"),
-        ("fio-3.33.json", "\"iops\" : 19750.124938", "\"iops\" : 16750.124938", "by its count and time"),
-        ("phoronix-10.8.6.xml", "<Value>168<", "<Value>178<", "its runs give"),
-        ("stream-5.10.txt", "Solution Validates", "Failed Validation", "found its own results wrong"),
+        ("fio-3.33.json", "\"iops\" : 19750.124938", "\"iops\" : 16750.124938", "but count and time give"),
+        ("phoronix-10.8.6.xml", "<Value>168<", "<Value>178<", "the mean of its runs is"),
+        ("stream-5.10.txt", "Solution Validates", "Failed Validation", "the validation of STREAM failed"),
     ];
     for (file, old, new, expected) in changed {
         let (format, _, text) = SAMPLES.iter().find(|(_, name, _)| *name == file).unwrap();
@@ -187,13 +183,13 @@ fn figures_that_do_not_fit_each_other_are_refused() {
 }
 
 #[test]
-fn other_versions_are_refused_by_name() {
+fn unsupported_version_returns_an_error_with_the_version() {
     let versions = [
-        ("openssl-3.0.22.txt", "version: 3.0.22", "version: 4.0.1", "version 4.0.1 is not known"),
-        ("openssl-1.1.1w.txt", "OpenSSL 1.1.1w", "OpenSSL 1.0.2k-fips", "version 1.0.2k-fips is not known"),
+        ("openssl-3.0.22.txt", "version: 3.0.22", "version: 4.0.1", "unsupported version 4.0.1"),
+        ("openssl-1.1.1w.txt", "OpenSSL 1.1.1w", "OpenSSL 1.0.2k-fips", "unsupported version 1.0.2k-fips"),
         ("sysbench-1.0.20-cpu.txt", "sysbench 1.0.20", "sysbench 1.1.0", "'sysbench 1.1.0"),
         ("fio-3.33.json", "fio-3.33", "fio-2.21", "version 'fio-2.21'"),
-        ("geekbench-6.3.0.txt", "Geekbench 6.3.0", "Geekbench 7.0.0", "version 7.0.0 is not known"),
+        ("geekbench-6.3.0.txt", "Geekbench 6.3.0", "Geekbench 7.0.0", "unsupported version 7.0.0"),
         ("stream-5.10.txt", "5.10 $", "5.9 $", "5.9 $"),
         ("hpl-2.3.txt", "HPLinpack 2.3", "HPLinpack 1.0", "HPLinpack 1.0"),
         ("unixbench-5.1.3.txt", "Version 5.1.3", "Version 6.0.0", "version 6.0.0"),
@@ -206,11 +202,11 @@ fn other_versions_are_refused_by_name() {
 }
 
 #[test]
-fn what_failed_or_is_in_another_layout_is_refused_with_the_next_step() {
+fn failed_run_or_other_layout_returns_an_error_with_a_hint() {
     let failed = parsed("fio", include_str!("reports/fio-3.33-failed.json")).unwrap_err();
     assert!(failed.contains("job 'r' failed with error 25"), "{failed}");
-    let people = detect(include_str!("reports/fio-3.33-normal.txt")).err().unwrap();
-    assert!(people.hint.unwrap().contains("--output-format=json"));
+    let default_output = detect(include_str!("reports/fio-3.33-normal.txt")).err().unwrap();
+    assert!(default_output.hint.unwrap().contains("--output-format=json"));
     let (cpu, mr) = (text("sysbench-1.0.20-cpu.txt"), text("openssl-3.0.22-mr.txt"));
     assert!(parsed("sysbench", &format!("{cpu}{cpu}")).unwrap_err().contains("a second report"));
     let keys = format!("{mr}+F2:2:2048:4801.265823:79264.634146\n");
@@ -223,7 +219,7 @@ fn what_failed_or_is_in_another_layout_is_refused_with_the_next_step() {
 }
 
 #[test]
-fn a_report_changed_anyhow_makes_nothing_panic_and_no_figure_that_is_none() {
+fn random_changes_never_panic_or_yield_invalid_figures() {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     for (format, file, text) in SAMPLES {
         for _ in 0..300 {
@@ -250,7 +246,7 @@ fn a_report_changed_anyhow_makes_nothing_panic_and_no_figure_that_is_none() {
 }
 
 #[test]
-fn the_runs_of_hyperfine_give_intervals_and_single_figures_do_not() {
+fn repeated_runs_have_intervals_and_single_figures_do_not() {
     let named = |file: &str| NamedReport { column: None, file: file.into(), report: sample(file) };
     let table = join("h", vec![named("hyperfine-1.15.0.json"), named("hyperfine-1.20.0.json")]).unwrap();
     let comparison = compare_table(&table, None).unwrap();
@@ -263,7 +259,7 @@ fn the_runs_of_hyperfine_give_intervals_and_single_figures_do_not() {
 }
 
 #[test]
-fn two_runs_of_openssl_are_compared_and_what_differs_is_said() {
+fn comparison_of_two_files_notes_different_facts() {
     let named = |file: &str| NamedReport { column: None, file: file.into(), report: sample(file) };
     let table = join("o", vec![named("openssl-3.0.22-multi.txt"), named("openssl-3.6.3-evp.txt")]).unwrap();
     let comparison = compare_table(&table, None).unwrap();

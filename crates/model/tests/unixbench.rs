@@ -1,14 +1,14 @@
-//! UnixBench's index against a real report of UnixBench 5.1.3: what its scores come to here is what it printed.
+//! Compares the computed UnixBench indices with those that a report of UnixBench 5.1.3 prints.
 
 use model::analysis::compare::index_table;
 use model::import::reports::unixbench::parse;
 use model::import::reports::{NamedReport, join};
 use model::import::unixbench::{TESTS, find, index_of};
 
-/// Of `Run -i 1 -c 1 -c 2 index shell16` on a virtual machine with two cpus.
+/// Report of `Run -i 1 -c 1 -c 2 index shell16` on a virtual machine with two CPUs.
 const REPORT: &str = include_str!("reports/unixbench-5.1.3.txt");
 
-/// The indices that the report prints for each test of each run, in its order.
+/// Returns the printed index of each test of each run, in the order of the report.
 fn printed() -> Vec<(&'static str, f64)> {
     let line = |line: &'static str| {
         let test = TESTS.iter().find(|test| line.starts_with(test.title) && !line.contains("samples"))?;
@@ -18,7 +18,7 @@ fn printed() -> Vec<(&'static str, f64)> {
 }
 
 #[test]
-fn a_real_report_is_read_and_its_indices_come_out_of_its_scores() {
+fn test_indices_match_the_printed_ones() {
     let report = parse(REPORT).unwrap();
     let copies: Vec<u32> = report.runs.iter().map(|run| run.copies).collect();
     assert_eq!(copies, [1, 2]);
@@ -28,15 +28,15 @@ fn a_real_report_is_read_and_its_indices_come_out_of_its_scores() {
     assert_eq!(printed.len(), 24);
     for (score, (name, index)) in scores.zip(printed) {
         assert_eq!(score.test, name);
-        let own = index_of(score.score, find(name).unwrap());
-        // The report's scores are rounded to 0.1, which is as much as this of a small baseline.
+        let computed = index_of(score.score, find(name).unwrap());
+        // Printed scores are rounded to 0.1, which is significant for tests with a small baseline.
         let rounding = 0.05 + index_of(0.05, find(name).unwrap());
-        assert!((own - index).abs() <= rounding + 1e-9, "{name}: {own}, printed {index}");
+        assert!((computed - index).abs() <= rounding + 1e-9, "{name}: {computed}, printed {index}");
     }
 }
 
 #[test]
-fn the_index_of_a_real_report_is_exact_to_a_tenth() {
+fn total_index_matches_the_printed_one_to_a_tenth() {
     let report = parse(REPORT).unwrap();
     let named = NamedReport { column: None, file: "r".into(), report: report.rows() };
     let table = index_table(&join("r", vec![named]).unwrap(), None).unwrap();

@@ -59,7 +59,7 @@ fn usage_errors_name_the_invalid_argument() {
         (&["import", "binary"], "the file is not UTF-8 text"),
         (&["import", "empty.toml", "cut.xml", "--column", "a"], "2 files and 1 columns"),
         (&["import", "cut.xml"], "docs/reference/importers.md"),
-        (&["import", "cut.xml", "--format", "fio"], "no file of format fio"),
+        (&["import", "cut.xml", "--format", "fio"], "the file is not of format fio"),
         (&["share", "-o", "x.db"], "results.db does not exist"),
         (&["share"], "--output <FILE>"),
         (&["share", "--table", "x", "latest", "-o", "x.db"], "cannot be used with"),

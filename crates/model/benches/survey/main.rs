@@ -1,10 +1,10 @@
-//! What a survey of many machines is worth: how often it names a machine or a change in made fleets where nothing differs, how
-//! often it finds what differs, and whether its intervals hold the truth.
+//! Measures the quality of fleet surveys on synthetic fleets: rate of false alarms, detection rate of planted
+//! differences, and coverage of the intervals.
 //!
 //!   cargo bench -p model --bench survey -- [--surveys 1000] [--only null|power]
 //!
-//! Exit status 1 when the rate of false alarms is above what is stated by more than chance, or intervals hold the truth too
-//! rarely. With the tests it runs at smoke size. Must not know how a survey decides.
+//! Exit status 1 if false alarms are significantly more frequent than stated, or coverage is too low. `cargo test` runs
+//! a smoke size. Must not depend on the implementation of the survey.
 
 mod world;
 
@@ -15,13 +15,13 @@ use model::analysis::survey::{FALSE_ALARMS_PERCENT, LevelChange, OutlierSide, Ru
 use model::values::workload::Better;
 use world::{Fleet, Plant, WEATHERS, Weather, surveyed};
 
-/// Two, as many as the smallest machine that builds this has.
+/// Number of threads: two, because the smallest build machine has two CPUs.
 const WORKERS: usize = 2;
-/// No constant of the survey was tuned on seeds from here on.
+/// First seed. No constant of the survey was tuned on this or a later seed.
 const FIRST_SEED: u64 = 1_000_000;
-/// Beyond chance: so many standard errors above what is stated.
+/// Tolerance of the false-alarm rate, in standard errors.
 const ERRORS: f64 = 3.0;
-/// What intervals of 95 % may hold at least: a change that is found is one that chance made a little larger.
+/// Minimum coverage of 95 % intervals, which is lower because detected changes tend to be overestimated.
 const COVERAGE_MIN: f64 = 0.85;
 
 struct Settings {
@@ -33,24 +33,24 @@ struct Settings {
 fn main() -> ExitCode {
     let settings = match settings(std::env::args().skip(1)) {
         Ok(settings) => settings,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error}");
             return ExitCode::from(2);
         }
     };
     let mut met = true;
     if settings.only != "power" {
-        met &= nulls(&settings);
+        met &= false_alarms(&settings);
     }
     if settings.only != "null" {
-        met &= powers(&settings);
+        met &= detection(&settings);
     }
     if met || settings.smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
     let words: Vec<String> = words.collect();
-    // `cargo bench` says so; `cargo test` does not, and its words are for tests.
+    // Only `cargo bench` passes --bench; the arguments of `cargo test` are for tests.
     let smoke = !words.iter().any(|word| word == "--bench");
     let mut words = words.into_iter().filter(|word| !smoke && word != "--bench");
     let mut settings = Settings { surveys: if smoke { 2 } else { 1000 }, only: String::new(), smoke };
@@ -59,14 +59,14 @@ fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
         match word.as_str() {
             "--surveys" => settings.surveys = value()?.parse().map_err(|_| "--surveys needs a number")?,
             "--only" => settings.only = value()?,
-            other => return Err(format!("survey: unknown word '{other}'; see the first lines of its main.rs")),
+            other => return Err(format!("survey: unknown argument '{other}'; see the head of main.rs")),
         }
     }
     Ok(settings)
 }
 
-/// What each of many surveys gives, in the order of their seeds.
-fn each<T: Send>(fleet: &Fleet, surveys: usize, of: impl Fn(&Survey) -> T + Sync) -> Vec<T> {
+/// Runs surveys concurrently and returns a value of each, in the order of the seeds.
+fn each<T: Send>(fleet: &Fleet, surveys: usize, get: impl Fn(&Survey) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -75,7 +75,7 @@ fn each<T: Send>(fleet: &Fleet, surveys: usize, of: impl Fn(&Survey) -> T + Sync
             if at >= surveys {
                 return found;
             }
-            found.push((at, of(&surveyed(fleet, FIRST_SEED + at as u64))));
+            found.push((at, get(&surveyed(fleet, FIRST_SEED + at as u64))));
         }
     };
     let mut found = std::thread::scope(|scope| {
@@ -90,18 +90,18 @@ fn percent(of: usize, all: usize) -> f64 {
     100.0 * of as f64 / all as f64
 }
 
-/// Whether fleets in which nothing differs are left alone as often as is stated.
-fn nulls(settings: &Settings) -> bool {
+/// Prints the false-alarm rates, and returns whether they are within the stated limit.
+fn false_alarms(settings: &Settings) -> bool {
     println!(
-        "\nfalse alarms, percent of {} surveys of machines that do not differ; stated: {FALSE_ALARMS_PERCENT}",
+        "\nfalse alarms, percent of {} surveys of machines without differences; limit: {FALSE_ALARMS_PERCENT}",
         settings.surveys
     );
     println!(
         "{:<12} {:>8} {:>7} {:>6} {:>9} {:>8} {:>6}",
-        "noise", "machines", "rounds", "tests", "a machine", "a change", "either"
+        "noise", "machines", "rounds", "tests", "outlier", "change", "either"
     );
-    let stated = FALSE_ALARMS_PERCENT / 100.0;
-    let most = 100.0 * (stated + ERRORS * (stated * (1.0 - stated) / settings.surveys as f64).sqrt());
+    let limit = FALSE_ALARMS_PERCENT / 100.0;
+    let most = 100.0 * (limit + ERRORS * (limit * (1.0 - limit) / settings.surveys as f64).sqrt());
     let mut met = true;
     for weather in WEATHERS {
         for (machines, rounds, tests) in [(8, 1, 4), (20, 1, 4), (20, 12, 4), (60, 1, 1), (8, 30, 4)] {
@@ -109,23 +109,24 @@ fn nulls(settings: &Settings) -> bool {
             let alarms = each(&fleet, settings.surveys, |survey| {
                 let classes = || survey.classes.iter();
                 let out = classes().flat_map(|class| &class.machines).any(|machine| machine.stands_out.is_some());
-                // What the whole class does in a season is a change; that each machine has it is none.
-                let own = |change: &&LevelChange| weather != Weather::Drift || change.machine.is_some();
-                (out, classes().flat_map(|class| &class.changes).any(|change| own(&change)))
+                // With seasonal drift, a change of the whole class is real, but a change of one machine is not.
+                let is_false = |change: &&LevelChange| weather != Weather::Drift || change.machine.is_some();
+                (out, classes().flat_map(|class| &class.changes).any(|change| is_false(&change)))
             });
             let count =
                 |of: fn(&(bool, bool)) -> bool| percent(alarms.iter().filter(|one| of(one)).count(), alarms.len());
             let either = count(|one| one.0 || one.1);
-            // Of a machine that was measured once nobody knows whether it was a bad day; the survey says so, and promises nothing.
-            let promised = !(weather == Weather::Bursts && rounds == 1);
-            let fine = either <= most || !promised;
+            // With bursts and one run per machine, slow machines and slow days are indistinguishable: no limit is
+            // stated.
+            let limited = !(weather == Weather::Bursts && rounds == 1);
+            let fine = either <= most || !limited;
             println!(
                 "{:<12} {machines:>8} {rounds:>7} {tests:>6} {:>9.1} {:>8.1} {either:>6.1}{}",
                 format!("{weather:?}"),
                 count(|one| one.0),
                 count(|one| one.1),
-                if !promised {
-                    "  one run each: a bad day, or a bad machine?"
+                if !limited {
+                    "  no limit: one run per machine"
                 } else if fine {
                     ""
                 } else {
@@ -138,17 +139,14 @@ fn nulls(settings: &Settings) -> bool {
     met
 }
 
-/// How often what differs is found.
-fn powers(settings: &Settings) -> bool {
+/// Prints the detection rates, and returns whether false detections and coverage are within their limits.
+fn detection(settings: &Settings) -> bool {
     println!(
-        "\nfound, percent of {} surveys; machines differ by {} % and days by 0.8 %",
+        "\ndetection, percent of {} surveys; standard deviation {} % between machines and 0.8 % between days",
         settings.surveys,
         100.0 * world::MACHINE_SD
     );
-    println!(
-        "{:<58} {:>5} {:>12} {:>8} {:>10} {:>9}",
-        "what differs", "found", "others named", "its fact", "place held", "size held"
-    );
+    println!("{:<58} {:>5} {:>12} {:>8} {:>10} {:>9}", "difference", "found", "others", "fact", "place", "size");
     let mut met = true;
     let slow = |machines, tests, slower| Plant { machines, tests, slower, from: 0 };
     for (machines, rounds, tests, plant) in [
@@ -184,7 +182,7 @@ fn outliers(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
         let out = |at: usize| class.machines[at].stands_out == Some(OutlierSide::Worse);
         let others = class.machines[plant.machines..].iter().any(|machine| machine.stands_out.is_some());
         let fact = class.facts_of_worse.first().is_some_and(|fact| fact.key == "cpu.microcode" && fact.value == "0x1");
-        Found { itself: (0..plant.machines).all(out), others, fact, place: None, size: None }
+        Detection { planted: (0..plant.machines).all(out), others, fact, place: None, size: None }
     });
     let runs = if fleet.rounds == 1 { "1 run".to_string() } else { format!("{} runs", fleet.rounds) };
     let name = format!(
@@ -195,30 +193,30 @@ fn outliers(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
         plant.tests,
         fleet.tests
     );
-    tell(&name, &found)
+    print_row(&name, &found)
 }
 
-/// What one survey found of what was planted.
-struct Found {
-    itself: bool,
+/// Result of one survey of a fleet with a planted difference.
+struct Detection {
+    planted: bool,
     others: bool,
     fact: bool,
-    /// Whether the span in time, and the interval of the size, hold the truth.
+    /// Whether the time span contains the change, and the interval its true size; `None` without a change.
     place: Option<bool>,
     size: Option<bool>,
 }
 
-/// Prints a line; whether nobody else is named too often and intervals hold the truth.
-fn tell(name: &str, found: &[Found]) -> bool {
-    let share = |of: fn(&Found) -> bool| percent(found.iter().filter(|one| of(one)).count(), found.len());
-    let held = |of: fn(&Found) -> Option<bool>| {
+/// Prints a row, and returns whether false detections and coverage are within their limits.
+fn print_row(name: &str, found: &[Detection]) -> bool {
+    let share = |of: fn(&Detection) -> bool| percent(found.iter().filter(|one| of(one)).count(), found.len());
+    let coverage = |of: fn(&Detection) -> Option<bool>| {
         let known: Vec<bool> = found.iter().filter_map(of).collect();
-        (!known.is_empty()).then(|| percent(known.iter().filter(|held| **held).count(), known.len()))
+        (!known.is_empty()).then(|| percent(known.iter().filter(|covered| **covered).count(), known.len()))
     };
-    let (place, size) = (held(|one| one.place), held(|one| one.size));
-    let text = |held: Option<f64>| held.map_or("-".into(), |held| format!("{held:.1}"));
-    let (itself, others, fact) = (share(|one| one.itself), share(|one| one.others), share(|one| one.fact));
-    println!("{name:<58} {itself:>5.1} {others:>12.1} {fact:>8.1} {:>10} {:>9}", text(place), text(size));
+    let (place, size) = (coverage(|one| one.place), coverage(|one| one.size));
+    let text = |percent: Option<f64>| percent.map_or("-".into(), |percent| format!("{percent:.1}"));
+    let (planted, others, fact) = (share(|one| one.planted), share(|one| one.others), share(|one| one.fact));
+    println!("{name:<58} {planted:>5.1} {others:>12.1} {fact:>8.1} {:>10} {:>9}", text(place), text(size));
     others <= 2.0 * FALSE_ALARMS_PERCENT && size.is_none_or(|size| size >= 100.0 * COVERAGE_MIN)
 }
 
@@ -226,12 +224,12 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
     let whole = plant.machines == fleet.machines && plant.machines > 1;
     let found = each(fleet, settings.surveys, |survey| {
         let class = &survey.classes[0];
-        let of_it = |change: &&LevelChange| match &change.machine {
+        let is_planted = |change: &&LevelChange| match &change.machine {
             None => whole,
             Some(name) => !whole && *name == class.machines[0].name,
         };
-        let own = class.changes.iter().filter(of_it).min_by(|one, other| one.p_value.total_cmp(&other.p_value));
-        let others = class.changes.iter().any(|change| !of_it(&change));
+        let own = class.changes.iter().filter(is_planted).min_by(|one, other| one.p_value.total_cmp(&other.p_value));
+        let others = class.changes.iter().any(|change| !is_planted(&change));
         let near = own.is_some_and(|change| {
             let round =
                 |moment: &RunTime| moment.run.trim_start_matches("run-").parse::<usize>().unwrap_or(0) / fleet.machines;
@@ -242,7 +240,7 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
             Some(change.ci_low? <= truth && truth <= change.ci_high?)
         });
         let fact = own.is_some_and(|change| change.facts.first().is_some_and(|fact| fact.key == "cpu.microcode"));
-        Found { itself: own.is_some(), others, fact, place: own.map(|_| near), size: held }
+        Detection { planted: own.is_some(), others, fact, place: own.map(|_| near), size: held }
     });
     let name = format!(
         "{} {:.0} % slower in {} of {} tests, from run {} of {} on",
@@ -253,10 +251,10 @@ fn changes(fleet: &Fleet, plant: Plant, settings: &Settings) -> bool {
         plant.from + 1,
         fleet.rounds
     );
-    tell(&name, &found)
+    print_row(&name, &found)
 }
 
-/// What was planted, as it shows in a change's test, in percent.
+/// True size of a change in percent: the planted slowdown, converted to the metric of the test.
 fn truth(change: &LevelChange, plant: Plant, fleet: &Fleet) -> f64 {
     let left: f64 = 1.0 - plant.slower;
     let ratio = match (change.unit.as_str(), change.better) {

@@ -1,5 +1,5 @@
-//! Made fleets whose truth is known: machines of one class, their runs in rounds, the noise that real ones have. All of it follows
-//! from a seed. Must not know how a survey decides.
+//! Generates synthetic fleets from a seed, with known differences and realistic noise: machines of one class, in rounds.
+//! Must not depend on the implementation of the survey.
 
 use model::analysis::compare::ComparedRun;
 use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
@@ -15,11 +15,11 @@ use model::values::workload::Better;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Trials of one cell in one run.
+/// Number of trials per cell and run.
 const TRIALS: usize = 7;
-/// The noise of one trial.
+/// Standard deviation of trials, as a fraction.
 const TRIAL_SD: f64 = 0.02;
-/// How machines of one class differ, and runs of one machine from day to day.
+/// Standard deviation of machines, and of runs of one machine, as fractions.
 pub const MACHINE_SD: f64 = 0.01;
 const RUN_SD: f64 = 0.008;
 const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
@@ -28,29 +28,29 @@ const WEEK_MS: u64 = 7 * 24 * 3600 * 1000;
 pub enum Weather {
     /// Log-normal in trials, days and machines.
     LogNormal,
-    /// Machines and days by Student's t with 5 degrees of freedom, trials by one with 3.
+    /// Student's t: 5 degrees of freedom for machines and days, 3 for trials.
     HeavyTails,
-    /// All machines drift together over the year, by some percent.
+    /// Common seasonal drift of all machines: 3 % over the year.
     Drift,
-    /// One run in thirty had something beside it, and is a tenth slower.
+    /// One run in thirty is disturbed and 10 % slower.
     Bursts,
-    /// A machine's days are like the days before: half of a deviation stays until the next run.
+    /// Correlated days: half of a machine's deviation persists until the next run.
     Wandering,
 }
 
 pub const WEATHERS: [Weather; 5] =
     [Weather::LogNormal, Weather::HeavyTails, Weather::Drift, Weather::Bursts, Weather::Wandering];
 
-/// What is different with a machine.
+/// Planted slowdown of some machines in some tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Plant {
-    /// How many machines, from the first on.
+    /// Number of slower machines, starting with the first.
     pub machines: usize,
-    /// In how many of the tests.
+    /// Number of affected tests.
     pub tests: usize,
-    /// By how much they are slower, as a share.
+    /// Slowdown as a fraction.
     pub slower: f64,
-    /// From this round on.
+    /// First affected round.
     pub from: usize,
 }
 
@@ -63,14 +63,14 @@ pub struct Fleet {
     pub plant: Option<Plant>,
 }
 
-/// A survey of it. The machines that are planted have microcode 0x1 from then on, the others 0x2.
+/// Generates and surveys a fleet. Planted machines have microcode 0x1 from `plant.from` on, all others 0x2.
 pub fn surveyed(fleet: &Fleet, seed: u64) -> Survey {
     let mut random = Random(ChaCha8Rng::seed_from_u64(seed));
     let machines: Vec<Vec<f64>> = (0..fleet.machines)
         .map(|_| (0..fleet.tests).map(|_| MACHINE_SD * random.of_machines(fleet.weather)).collect())
         .collect();
     let mut wander = vec![vec![0.0; fleet.tests]; fleet.machines];
-    let mut made: Vec<(RunRecord, RunFinding)> = Vec::new();
+    let mut all: Vec<(RunRecord, RunFinding)> = Vec::new();
     for round in 0..fleet.rounds {
         let season = match fleet.weather {
             Weather::Drift => 0.03 * (round as f64 / 52.0 * std::f64::consts::TAU).sin(),
@@ -87,12 +87,12 @@ pub fn surveyed(fleet: &Fleet, seed: u64) -> Survey {
                 let trials = (0..TRIALS).map(|_| (level + TRIAL_SD * random.of_trials(fleet.weather)).exp() * 1000.0);
                 cells.push(cell(test, trials.collect()));
             }
-            let record = record(machine, made.len(), round, planted.is_some(), seed);
-            made.push((record, RunFinding { cells, skipped: Vec::new(), passes: false }));
+            let record = record(machine, all.len(), round, planted.is_some(), seed);
+            all.push((record, RunFinding { cells, skipped: Vec::new(), passes: false }));
         }
     }
-    let runs: Vec<ComparedRun<'_>> = made.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
-    survey(&runs, &SurveyOptions::default()).expect("the runs are alike")
+    let runs: Vec<ComparedRun<'_>> = all.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
+    survey(&runs, &SurveyOptions::default()).expect("the runs are comparable")
 }
 
 struct Random(ChaCha8Rng);
@@ -102,7 +102,7 @@ impl Random {
         self.0.random::<f64>()
     }
 
-    /// By Box and Muller, Annals of Mathematical Statistics 29, 1958.
+    /// Box and Muller, Annals of Mathematical Statistics 29, 1958.
     fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
@@ -122,13 +122,13 @@ impl Random {
 
     fn day(&mut self, weather: Weather, before: &mut f64) -> f64 {
         let fresh = if weather == Weather::HeavyTails { self.t(5) } else { self.normal() };
-        let stays: f64 = if weather == Weather::Wandering { 0.5 } else { 0.0 };
-        *before = stays * *before + (1.0 - stays * stays).sqrt() * fresh;
+        let persistence: f64 = if weather == Weather::Wandering { 0.5 } else { 0.0 };
+        *before = persistence * *before + (1.0 - persistence * persistence).sqrt() * fresh;
         *before
     }
 }
 
-/// Every second test is a time.
+/// The metric of every second test is a time.
 fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
     let better = if test.is_multiple_of(2) { Better::Higher } else { Better::Lower };
     if better == Better::Lower {

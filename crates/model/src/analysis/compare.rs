@@ -1,6 +1,5 @@
 //! Computes comparisons from findings: assigns cells to columns, pairs samples, and estimates the differences between
-//! columns
-//! and the baseline.
+//! columns and the baseline.
 
 mod facts;
 mod row;
@@ -98,8 +97,7 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
 }
 
 /// Compares the columns of an imported table. Single figures give changes without intervals; samples in both columns
-/// are
-/// compared as independent samples.
+/// are compared as independent samples.
 pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Comparison, String> {
     let baseline = choose_baseline(&table.columns, baseline, &By::Fact("column".into()))?;
     let reference = table.columns.iter().position(|column| *column == baseline).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! Curves: a metric as a function of one parameter, such as a size, a scale, a DRAM share or a thread count. Groups
-//! cells into
-//! curves and curves into sets for one chart. Must not depend on how charts are drawn.
+//! cells into curves and curves into sets for one chart. Must not depend on how charts are drawn.
 
 use std::collections::{BTreeMap, BTreeSet};
 

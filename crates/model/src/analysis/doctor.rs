@@ -1,6 +1,5 @@
 //! Diagnoses problems that would disturb measurements on a machine, and measurements that it does not support. Must not
-//! depend
-//! on how the facts are read.
+//! depend on how the facts are read.
 
 mod checks;
 mod expand;

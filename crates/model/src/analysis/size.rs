@@ -1,5 +1,5 @@
-//! Slowdown of a command with less DRAM, and the DRAM that it needs to be as fast as without a limit. Uses the results of a
-//! plan with budgets; enforcing a budget is not done here.
+//! Slowdown of a command with less DRAM, and the DRAM that it needs to be as fast as without a limit. Uses the results
+//! of a plan with budgets; must not enforce them.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ pub struct SizeAnswer {
     pub within_percent: f64,
     /// The budgets, smallest first, managed before plain.
     pub points: Vec<SizePoint>,
-    /// The smallest managed budget such that it and all larger ones are fast enough; `None` if no measured budget is. If
-    /// only plain swap was measured, the smallest plain one.
+    /// The smallest managed budget such that it and all larger ones are fast enough; `None` if no measured budget is.
+    /// If only plain swap was measured, the smallest plain one.
     pub enough: Option<Bytes>,
     /// The smallest plain budget such that it and all larger ones are fast enough.
     pub enough_plain: Option<Bytes>,
@@ -53,7 +53,7 @@ impl SizePoint {
 }
 
 impl SizeAnswer {
-    /// Reads the answer from the comparison of the cells with the unlimited one. `None` if the plan has another purpose.
+    /// Returns the result from the comparison with the unlimited cell. `None` if the plan has another purpose.
     pub fn of(plan: &Plan, comparison: &Comparison) -> Option<Self> {
         let SizePlan { need, within_percent } = plan.size?;
         let row = comparison.rows.iter().find(|row| row.main);
@@ -70,7 +70,7 @@ impl SizeAnswer {
         Some(Self { need, within_percent, points, enough, enough_plain, saves })
     }
 
-    /// Describes the answer in one sentence.
+    /// Describes the result in one sentence.
     pub fn sentence(&self) -> String {
         let Self { need, within_percent, enough, saves, .. } = self;
         let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };

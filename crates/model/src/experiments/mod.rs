@@ -1,3 +1,3 @@
-//! Experiments: what a TOML file or a fio job file asks, and the plan it becomes on a machine.
+//! Parses experiment files and fio job files, and expands them into plans for a machine.
 
 pub mod experiment;

@@ -1,5 +1,5 @@
-//! UnixBench's index by the definition of version 5.1.3: what each test scored on a SPARCstation 20-61 counts as 10, and
-//! the index is the geometric mean over the tests. Facts and arithmetic; who measured the scores is not known here.
+//! Computes the UnixBench index as defined in version 5.1.3: the geometric mean of the scores relative to a
+//! SPARCstation 20-61, whose index is 10. Must not depend on the origin of the scores.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::statistics::geometric_mean;
 
-/// What a score as large as the baseline counts.
+/// Index of a score that equals the baseline.
 const BASELINE_INDEX: f64 = 10.0;
 
 /// One test of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IndexTest {
-    /// Its name here, in tables and comparisons.
+    /// Name in tables and comparisons.
     pub name: &'static str,
-    /// How UnixBench's reports call it.
+    /// Name in reports of UnixBench.
     pub title: &'static str,
-    /// The unit of its score.
     pub unit: &'static str,
-    /// The score that counts as 10.
+    /// Score whose index is 10.
     pub baseline: f64,
 }
 
@@ -27,7 +26,7 @@ const fn test(name: &'static str, title: &'static str, unit: &'static str, basel
     IndexTest { name, title, unit, baseline }
 }
 
-/// The tests of the index in the order of the reports.
+/// Tests of the index, in the order of UnixBench's reports.
 pub const TESTS: [IndexTest; 12] = [
     test("dhrystone", "Dhrystone 2 using register variables", "lps", 116_700.0),
     test("whetstone", "Double-Precision Whetstone", "MWIPS", 55.0),
@@ -43,74 +42,73 @@ pub const TESTS: [IndexTest; 12] = [
     test("system-call-overhead", "System Call Overhead", "lps", 15_000.0),
 ];
 
-/// The indices of everything that was compared.
+/// UnixBench indices of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexTable {
     pub by: String,
-    /// All columns in reading order, the baseline of the comparison first.
+    /// All columns in display order, the baseline of the comparison first.
     pub columns: Vec<String>,
-    /// One per thing that is the same over the columns: a number of copies, or the only one.
+    /// One group per number of copies, or a single group.
     pub groups: Vec<IndexGroup>,
-    /// What a reader has to know before believing the numbers.
+    /// Limits on the interpretation of the indices.
     pub notes: Vec<String>,
 }
 
-/// The indices of one set of tests.
+/// Tests and indices of one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexGroup {
-    /// What tells it from the others (`2 threads`); empty for the only one.
+    /// Distinguishes the group from the others (`2 threads`); empty for a single group.
     pub name: String,
-    /// The tests that at least one column has, in the reports' order.
+    /// Tests with a score in at least one column, in the order of UnixBench's reports.
     pub tests: Vec<TestIndex>,
-    /// By column, in the table's order; none for a column that has none of the tests.
+    /// One element per column; `None` if the column has no score of any test.
     pub indices: Vec<Option<Index>>,
 }
 
-/// One test in all columns.
+/// Scores of one test in all columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TestIndex {
     pub name: String,
-    /// The unit of the scores.
     pub unit: String,
-    /// The score that counts as 10.
+    /// Score whose index is 10.
     pub baseline: f64,
-    /// By column; none where it was not measured.
+    /// One element per column; `None` if the test was not measured.
     pub scores: Vec<Option<ScoreIndex>>,
 }
 
-/// A score and what it counts.
+/// A score and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScoreIndex {
-    /// The score, in the test's unit.
+    /// In the unit of the test.
     pub score: f64,
-    /// Ten times the score by its baseline.
+    /// Ten times the score divided by the baseline.
     pub index: f64,
-    /// How many passes it is made of; those that the rule leaves.
+    /// Number of passes used, without the dropped ones.
     pub passes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Index {
-    /// The geometric mean of the tests' indices.
+    /// Geometric mean of the indices of the tests.
     pub value: f64,
-    /// How many of the twelve tests it is made of; with fewer, UnixBench calls it partial.
+    /// Number of tests used, at most twelve; UnixBench calls an index of fewer tests partial.
     pub tests: usize,
-    /// 100 x (this index by that of the first column - 1), where both are made of the same tests.
+    /// 100 x (this index / the first column's index - 1); `None` if they use different tests.
     pub change_percent: Option<f64>,
 }
 
 /// One measured or imported score of a test in a column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// The test with whatever else distinguishes it after a comma (`dhrystone, 2 threads`).
+    /// Name of the test, then the name of its group after a comma (`dhrystone, 2 threads`).
     pub test: String,
     pub column: String,
-    /// The scores of its passes; a single one where only the result is known.
+    /// Scores of the passes, or a single score if only the result is known.
     pub passes: Vec<f64>,
 }
 
-/// The result of a test's passes: the worst third of them is dropped, of what is left the geometric mean is taken. And how
-/// many are left. None without passes, or with one that is no score.
+/// Returns the score of a test and the number of passes used: the geometric mean without the worst third of the passes.
+/// `None` without passes, or if a remaining pass is not greater than zero.
 pub fn score(passes: &[f64]) -> Option<(f64, usize)> {
     let mut sorted = passes.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -118,17 +116,16 @@ pub fn score(passes: &[f64]) -> Option<(f64, usize)> {
     Some((geometric_mean(&kept, crate::stats::statistics::CONFIDENCE)?.value, kept.len()))
 }
 
-/// A score's index against its baseline.
+/// Returns ten times the score divided by the baseline of the test.
 pub fn index_of(score: f64, test: &IndexTest) -> f64 {
     score / test.baseline * BASELINE_INDEX
 }
 
-/// The test with this name.
 pub fn find(name: &str) -> Option<&'static IndexTest> {
     TESTS.iter().find(|test| test.name == name)
 }
 
-/// What the index calls a workload with these parameters: those with variants are called by them too.
+/// Returns the name of a workload's test in the index. The variant is part of the name: `shell-8`.
 pub fn name_of(workload: &str, parameters: &BTreeMap<String, String>) -> String {
     let variant = match workload {
         "shell" => parameters.get("concurrent"),
@@ -138,21 +135,24 @@ pub fn name_of(workload: &str, parameters: &BTreeMap<String, String>) -> String 
     variant.map_or_else(|| workload.into(), |variant| format!("{workload}-{variant}"))
 }
 
-/// The indices of scores. An error when no test of the index is among them, or one is there twice.
+/// Computes the indices.
+///
+/// # Errors
+/// No score is of a test of the index, or a column has two scores of a test.
 pub fn indices(by: &str, columns: Vec<String>, scores: &[Score]) -> Result<IndexTable, String> {
     let mut groups: Vec<(&str, Vec<(&'static IndexTest, &Score)>)> = Vec::new();
     for score in scores {
         let (name, group) = score.test.split_once(", ").unwrap_or((&score.test, ""));
         let Some(test) = find(name) else { continue };
-        let place = groups.iter().position(|(name, _)| *name == group).unwrap_or_else(|| {
+        let index = groups.iter().position(|(name, _)| *name == group).unwrap_or_else(|| {
             groups.push((group, Vec::new()));
             groups.len() - 1
         });
-        groups[place].1.push((test, score));
+        groups[index].1.push((test, score));
     }
     if groups.is_empty() {
         let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-        return Err(format!("none of UnixBench's tests was measured; they are {}", names.join(", ")));
+        return Err(format!("no test of UnixBench was measured; its tests are {}", names.join(", ")));
     }
     let groups: Vec<IndexGroup> =
         groups.iter().map(|(name, scores)| group(name, &columns, scores)).collect::<Result<_, _>>()?;
@@ -180,14 +180,14 @@ fn test_index(
     scores: &[(&'static IndexTest, &Score)],
 ) -> Result<TestIndex, String> {
     let one = |column: &String| {
-        let mut own = scores.iter().filter(|(other, score)| other.name == test.name && score.column == *column);
-        match (own.next(), own.next()) {
+        let mut matching = scores.iter().filter(|(other, score)| other.name == test.name && score.column == *column);
+        match (matching.next(), matching.next()) {
             (Some((_, one)), None) => {
                 Ok(score(&one.passes).map(|(score, passes)| ScoreIndex { score, index: index_of(score, test), passes }))
             }
             (None, _) => Ok(None),
             (Some(_), Some(_)) => Err(format!(
-                "test {} was measured more than once in {column}; an index has each test once: compare by what differs",
+                "test {} was measured more than once in {column}; compare by the parameter that differs",
                 test.name
             )),
         }
@@ -204,8 +204,8 @@ fn index(tests: &[TestIndex], column: usize) -> Option<Index> {
 
 fn notes(groups: &[IndexGroup]) -> Vec<String> {
     let mut notes = vec![
-        "UnixBench index by the definition of version 5.1.3: 10 is a SPARCstation 20-61; the worst third of a test's passes \
-         is dropped"
+        "UnixBench index as defined in version 5.1.3: 10 is a SPARCstation 20-61; the worst third of a test's passes is \
+         dropped"
             .to_string(),
     ];
     let mut partial: Vec<usize> =
@@ -216,7 +216,7 @@ fn notes(groups: &[IndexGroup]) -> Vec<String> {
     if !partial.is_empty() {
         let counts: Vec<String> = partial.iter().map(usize::to_string).collect();
         notes.push(format!(
-            "partial: made of {} of the {} tests, and comparable only with indices of the same tests",
+            "partial: computed from {} of the {} tests; comparable only with indices of the same tests",
             counts.join(" and "),
             TESTS.len()
         ));
@@ -235,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_third_of_the_passes_is_dropped() {
-        // Ten passes, as for Dhrystone: three go. Three, as for execl: one goes. Two: none.
+    fn worst_third_of_passes_is_dropped() {
+        // Dropped are three of ten passes (Dhrystone), one of three (execl) and none of two.
         let ten: Vec<f64> = (1..=10).map(f64::from).collect();
         let (value, left) = score(&ten).unwrap();
         assert_eq!(left, 7);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_as_fast_as_the_baseline_has_index_ten() {
+    fn baseline_scores_have_index_ten() {
         let baseline: Vec<(&str, f64)> = TESTS.iter().map(|test| (test.name, test.baseline)).collect();
         let double: Vec<(&str, f64)> = baseline.iter().map(|(name, value)| (*name, 2.0 * value)).collect();
         let all = [scores("one", &baseline), scores("two", &double)].concat();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_groups_and_missing_tests_make_an_index_partial() {
+    fn copies_form_groups_and_missing_tests_make_indices_partial() {
         let one = scores("a", &[("dhrystone, 1 thread", 116_700.0), ("dhrystone, 2 threads", 233_400.0)]);
         let other = scores("b", &[("dhrystone, 1 thread", 58_350.0), ("shell-8, 1 thread", 6.0), ("queens", 1.0)]);
         let table = indices("placement", vec!["a".into(), "b".into()], &[one, other].concat()).unwrap();
@@ -271,21 +271,21 @@ mod tests {
         let first = &table.groups[0];
         assert_eq!(first.tests.len(), 2);
         assert!((first.indices[1].unwrap().value - 50f64.sqrt()).abs() < 1e-9);
-        assert_eq!(first.indices[1].unwrap().change_percent, None, "of other tests than the first column's");
+        assert_eq!(first.indices[1].unwrap().change_percent, None, "its tests differ from those of the first column");
         assert_eq!(table.groups[1].indices[1], None);
         assert!(table.notes[1].contains("1 and 2 of the 12"), "{:?}", table.notes);
     }
 
     #[test]
-    fn workloads_with_variants_are_called_by_them() {
-        let given = |name: &str, value: &str| BTreeMap::from([(name.to_string(), value.to_string())]);
-        assert_eq!(name_of("shell", &given("concurrent", "8")), "shell-8");
-        assert_eq!(name_of("file-copy", &given("buffer", "256")), "file-copy-256");
-        assert_eq!(name_of("execl", &given("time", "3s")), "execl");
+    fn workload_variants_are_part_of_test_names() {
+        let parameters = |name: &str, value: &str| BTreeMap::from([(name.to_string(), value.to_string())]);
+        assert_eq!(name_of("shell", &parameters("concurrent", "8")), "shell-8");
+        assert_eq!(name_of("file-copy", &parameters("buffer", "256")), "file-copy-256");
+        assert_eq!(name_of("execl", &parameters("time", "3s")), "execl");
     }
 
     #[test]
-    fn what_has_no_index_is_said() {
+    fn scores_without_an_index_return_errors() {
         let none = indices("host", vec!["a".into()], &scores("a", &[("queens", 1.0)])).unwrap_err();
         assert!(none.contains("dhrystone"), "{none}");
         let twice = scores("a", &[("shell-1", 1.0), ("shell-1", 1.0)]);

@@ -58,15 +58,14 @@ impl fmt::Display for NodeId {
 pub type CpuSet = IdSet<CpuId>;
 pub type NodeSet = IdSet<NodeId>;
 
-/// Linux allows at most 8192 CPUs and 1024 nodes; a larger number is a typo, and this bound prevents
-/// `0-4294967295` from filling memory.
+/// Linux allows at most 8192 CPUs and 1024 nodes; a larger number is a typo, and this bound prevents `0-4294967295`
+/// from filling memory.
 const NUMBER_MAX: u32 = 65_535;
 
 /// An ordered set of small numbers, one bit each.
 pub struct IdSet<T> {
     /// Bit `n % 64` of word `n / 64` is set if the set contains `n`; no trailing zero words, so that equal sets are
-    /// equal
-    /// vectors.
+    /// equal vectors.
     words: Vec<u64>,
     tag: PhantomData<T>,
 }

@@ -13,9 +13,8 @@ const MODEL_BYTES_MAX: usize = 120;
 const SIMULATED: &str = "simulated-";
 
 /// Returns the class of a machine, such as `amd-ryzen-5-2600-six-core-processor-1p6c12t1n`: the CPU model in lower
-/// case, then
-/// the numbers of packages (p), cores (c), CPUs (t) and memory nodes (n). Contains only lower-case letters, digits and
-/// `-`. Memory sizes, kernels and settings are not part of it. The class of a simulated machine begins with
+/// case, then the numbers of packages (p), cores (c), CPUs (t) and memory nodes (n). Contains only lower-case letters,
+/// digits and `-`. Memory sizes, kernels and settings are not part of it. The class of a simulated machine begins with
 /// `simulated-`.
 pub fn machine_class(machine: &Capture, simulated: bool) -> String {
     let Topology { nodes, .. } = &machine.topology;

@@ -146,8 +146,7 @@ impl Cell {
 
 impl Plan {
     /// Identifies the plan on this machine: equal keys mean the same cells and the same stopping rule. The key does not
-    /// cover
-    /// the machine's settings; the run records them separately.
+    /// cover the machine's settings; the run records them separately.
     pub fn key(&self) -> String {
         let cells: Vec<&str> = self.cells.iter().map(|cell| cell.key.as_str()).collect();
         let race = self.race.as_ref().map_or(String::new(), |race| format!("\n{}", race.key_text()));

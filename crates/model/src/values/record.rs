@@ -129,8 +129,7 @@ pub enum EndReason {
 
 impl TrialRecord {
     /// Whether a retry may succeed. An unverified placement or a failure may pass next time; a timeout would cost the
-    /// same
-    /// time again, and an unavailable measurement stays unavailable.
+    /// same time again, and an unavailable measurement stays unavailable.
     pub fn is_retriable(&self) -> bool {
         let permanent = matches!(self.outcome.status, TrialStatus::TimedOut(_) | TrialStatus::Unavailable(_));
         self.verdict.grade == Grade::Invalid && !permanent
@@ -172,8 +171,7 @@ pub struct ImportedRow {
     /// Change in percent as printed in the source, for validation.
     pub published_change_percent: Option<f64>,
     /// Samples by column, in the unit of the row; the value is their median. Empty for a column whose source has a
-    /// single
-    /// figure. The outer vector is empty if no column has samples.
+    /// single figure. The outer vector is empty if no column has samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Vec<f64>>,
 }

@@ -78,8 +78,7 @@ impl Settings {
     }
 
     /// Returns a hash of the settings. Volatile facts, labels and the texts of reasons are excluded, so that two
-    /// recordings
-    /// of the same state have equal fingerprints.
+    /// recordings of the same state have equal fingerprints.
     pub fn fingerprint(&self) -> String {
         let mut lasting: Vec<&Fact> = self.lasting().filter(|fact| !fact.key.starts_with(LABEL)).collect();
         lasting.sort_by(|a, b| a.key.cmp(&b.key));

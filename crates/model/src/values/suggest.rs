@@ -30,8 +30,8 @@ fn edits(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Returns the choice that `word` was probably meant to be: one that begins with it, or else the one with the fewest edits, if
-/// those are at most a third of its letters. `None` if no choice is similar.
+/// Returns the choice that `word` was probably meant to be: one that begins with it, or else the one with the fewest
+/// edits, if those are at most a third of its letters. `None` if no choice is similar.
 pub fn closest<'a>(word: &str, choices: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let choice = suggestions(word, choices).into_iter().next()?;
     let word = word.to_lowercase();

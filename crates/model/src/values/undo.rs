@@ -29,9 +29,8 @@ pub enum TunedSetting {
 
 impl TunedSetting {
     /// All settings in the order in which they are applied; they are restored in reverse order. The daemon is first
-    /// because
-    /// it reacts to CPUs that go offline; SMT precedes the settings of individual CPUs, so that offline CPUs keep
-    /// theirs.
+    /// because it reacts to CPUs that go offline; SMT precedes the settings of individual CPUs, so that offline CPUs
+    /// keep theirs.
     pub const ALL: [Self; 8] = [
         Self::Irqbalance,
         Self::Smt,
@@ -247,8 +246,7 @@ impl SettingTarget {
     }
 
     /// Whether this program may have changed it. The journal is applied as root, so a journal that others could write
-    /// must
-    /// not be able to name arbitrary files.
+    /// must not be able to name arbitrary files.
     fn is_allowed(&self) -> bool {
         match self {
             Self::File(path) => {

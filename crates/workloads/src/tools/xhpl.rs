@@ -99,8 +99,8 @@ mod tests {
         let error = |n: usize, output: &str| samples(n, output).unwrap_err().to_string();
         let cases = [
             (error(3000, &OUTPUT.replace("HPLinpack 2.3", "HPLinpack 1.0")), "line 2: 'HPLinpack 1.0"),
-            (error(3000, &OUTPUT.replace("PASSED", "FAILED")), "solved wrongly"),
-            (error(3000, &OUTPUT.replace("End of Tests.", "")), "is cut off"),
+            (error(3000, &OUTPUT.replace("PASSED", "FAILED")), "the residual check failed"),
+            (error(3000, &OUTPUT.replace("End of Tests.", "")), "is truncated"),
             (error(3000, ""), "is empty"),
             (error(2000, OUTPUT), "is of 'hpl N=3000 NB=128 1x2 WR11C2R4', asked was N=2000"),
         ];

@@ -3,9 +3,8 @@
 use crate::analysis::finding::CellFinding;
 
 /// Returns the name of a test without the parameter of the columns and without parameters that depend on it. A
-/// parameter that
-/// never differs between cells of one title and column is redundant (such as the queue depth of an engine that supports
-/// only one request).
+/// parameter that never differs between cells of one title and column is redundant (such as the queue depth of an
+/// engine that supports only one request).
 pub(super) fn without(cell: &CellFinding, parameter: &str, all: &[&CellFinding]) -> String {
     let (title, words) = split(cell);
     let alike: Vec<&&CellFinding> =

@@ -1,6 +1,5 @@
 //! Requirements of `nearfar expand`: probes, effects of their absence and fixes, shared by `nearfar doctor` and the
-//! error
-//! messages of `expand`. Must not depend on how the probes are read.
+//! error messages of `expand`. Must not depend on how the probes are read.
 
 use super::checks::CheckResult;
 use super::{Problem, ProblemGroup};

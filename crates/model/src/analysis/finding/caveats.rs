@@ -1,6 +1,5 @@
 //! Caveats that limit the interpretation of a cell's result, from samples that workloads record for this purpose. They
-//! do not
-//! affect the verdicts of the trials.
+//! do not affect the verdicts of the trials.
 
 use crate::stats::statistics::median;
 use crate::values::record::TrialRecord;

@@ -10,8 +10,7 @@ use crate::values::trial::CpuTime;
 use crate::values::workload::WorkloadSpec;
 
 /// Time of one CPU by kind in percent, with the sum 100: the mean over the counted trials that observed the CPU. Field
-/// names
-/// are part of the JSON contract. [`CpuTime`] describes the kinds.
+/// names are part of the JSON contract. [`CpuTime`] describes the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuLoad {
     pub cpu: CpuId,

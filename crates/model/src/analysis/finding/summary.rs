@@ -34,8 +34,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
     let counted: Vec<&&TrialRecord> = records.iter().filter(|record| record.verdict.grade != Grade::Invalid).collect();
     let mut metrics: Vec<MetricFinding> = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
     // Metrics without a value in this cell (such as a command without a regular expression) are omitted, unless the
-    // cell
-    // has no result at all.
+    // cell has no result at all.
     if metrics.iter().any(|metric| metric.median.is_some()) {
         metrics.retain(|metric| metric.median.is_some());
     }

@@ -60,8 +60,8 @@ impl PlaceRequest {
         self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
     }
 
-    /// Returns the plan of a second race: the baseline and the winner of the first against the placements that differ from
-    /// the winner by moving one thread. `None` if there are none.
+    /// Returns the plan of a second race: the baseline and the winner of the first against the placements that differ
+    /// from the winner by moving one thread. `None` if there are none.
     pub fn refined(
         &self,
         reference: &Placement,
@@ -131,8 +131,8 @@ impl PlaceRequest {
     }
 }
 
-/// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps its
-/// name.
+/// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps
+/// its name.
 fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
     let name = |placement: &Placement| {
         let count = placement.threads;

@@ -15,7 +15,7 @@ use crate::values::workload::{Better, Value};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceResult {
     pub claim: Claim,
-    /// State at the end of the search. Only `resolved` and `only-one-left` mean that no other candidate is likely to be better.
+    /// State at the end of the search. With `resolved` and `only-one-left`, no other candidate is likely to be better.
     pub search: State,
     /// Why the baseline has no valid trial; `None` if it has.
     pub reference_failed: Option<String>,
@@ -24,8 +24,8 @@ pub struct PlaceResult {
     pub winner: Option<PlacementText>,
     /// Candidates that were not found to differ from the winner.
     pub ties: Vec<PlacementText>,
-    /// The winner (or the leader of the race, if the winner is the baseline) compared with the baseline, from fresh pairs
-    /// only. `None` if the baseline led.
+    /// The winner (or the leader of the race, if the winner is the baseline) compared with the baseline, from fresh
+    /// pairs only. `None` if the baseline led.
     pub versus_kernel: Option<Confirmation>,
     /// All candidates, best first.
     #[serde(rename = "ranking")]
@@ -206,22 +206,22 @@ fn placed(placement: &Placement) -> PlacementText {
     }
 }
 
-/// Returns the commands that apply a placement to the command in this parameter; `None` if nothing is bound. Variables are
-/// substituted for the measured placement.
+/// Returns the commands that apply a placement to the command in this parameter; `None` if nothing is bound. Variables
+/// are substituted for the measured placement.
 fn own_lines(record: &RunRecord, placement: &Placement, measured: &Placement, parameter: &str) -> Option<CommandLines> {
     let Topology { allowed_cpus, allowed_nodes, .. } = &record.machine.topology;
     let (cpus, memory) = (placement.cpus(), &placement.memory);
     let (all_cpus, all_nodes) = (allowed_cpus.to_string(), allowed_nodes.to_string());
     let words = PlacementVars::new(measured.threads, &cpus, memory, all_cpus, all_nodes);
-    let made = lines(placement, &record.machine.topology, &typed(record, parameter, &words));
-    (made != CommandLines::default()).then_some(made)
+    let commands = lines(placement, &record.machine.topology, &typed(record, parameter, &words));
+    (commands != CommandLines::default()).then_some(commands)
 }
 
 /// Returns the commands for the second command: its own CPUs, the same memory policy.
 fn second_lines(record: &RunRecord, placement: &Placement) -> Option<CommandLines> {
     let has_second = record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
-    let seats: Vec<_> = placement.server_cpus.iter().collect();
-    let second = Placement { threads: seats.len().max(1), bindings: seats, ..placement.clone() };
+    let bindings: Vec<_> = placement.server_cpus.iter().collect();
+    let second = Placement { threads: bindings.len().max(1), bindings, ..placement.clone() };
     has_second.then(|| own_lines(record, &second, placement, "server")).flatten()
 }
 

@@ -1,5 +1,5 @@
-//! The state of a race: the next block, the time limits, and the conclusions after each block. The same stored trials in
-//! the same order always lead to the same state.
+//! The state of a race: the next block, the time limits, and the conclusions after each block. The same stored trials
+//! in the same order always lead to the same state.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,8 @@ enum Phase {
     /// One discarded trial of the baseline, which warms caches and estimates the duration of a trial.
     WarmUp,
     Racing,
-    /// Fresh pairs of the leader and the baseline; their number is fixed before the first. `from` is the number of earlier
-    /// pairs that were too few for a conclusion: they only determine the number of pairs.
+    /// Fresh pairs of the leader and the baseline; their number is fixed before the first. `from` is the number of
+    /// earlier pairs that were too few for a conclusion: they only determine the number of pairs.
     Confirming {
         planned: ConfirmPlan,
         done: u32,
@@ -255,8 +255,8 @@ impl<'a> RaceState<'a> {
         self.metric.series == "wall"
     }
 
-    /// Returns the outcome of a candidate in a block: that of its last attempt. If neither attempt has a result, the reason
-    /// is that of the first, because the second may be a consequence of it.
+    /// Returns the outcome of a candidate in a block: that of its last attempt. If neither attempt has a result, the
+    /// reason is that of the first, because the second may be a consequence of it.
     fn lap(&self, cell: usize, records: &[&TrialRecord]) -> Lap {
         let attempts = || records.iter().filter(|record| record.trial.cell == cell);
         let last = attempts().max_by_key(|record| record.trial.attempt);
@@ -294,8 +294,8 @@ impl<'a> RaceState<'a> {
         &self.race
     }
 
-    /// Returns the comparison of the leader with the baseline by fresh pairs. `None` before all of them have run, and if
-    /// the baseline leads. `seed` is that of the bootstrap.
+    /// Returns the comparison of the leader with the baseline by fresh pairs. `None` before all of them have run, and
+    /// if the baseline leads. `seed` is that of the bootstrap.
     pub fn confirmed(&self, seed: u64) -> Option<Confirmation> {
         confirm(self.metric.better, &self.pairs, self.confirmed?, seed)
     }

@@ -1,15 +1,12 @@
 //! Change-point detection: finds level shifts in several series with the same kind of noise. Must not depend on
-//! machines, runs
-//! or times.
+//! machines, runs or times.
 //!
 //! The search finds the largest shift over all series. A permutation test of the maximum decides whether noise alone
-//! can produce
-//! it: residuals around the levels are shuffled (Westfall and Young, Resampling-Based Multiple Testing, 1993). If the
-//! shift is
-//! significant, its series is split there and the search continues in all segments (binary segmentation: Vostrikova,
-//! Soviet
-//! Mathematics 24, 1981), until no shift is significant. The rate of searches that find a shift in series without one
-//! therefore stays below the requested rate, for any number of series and any distribution of the noise.
+//! can produce it: residuals around the levels are shuffled (Westfall and Young, Resampling-Based Multiple Testing,
+//! 1993). If the shift is significant, its series is split there and the search continues in all segments (binary
+//! segmentation: Vostrikova, Soviet Mathematics 24, 1981), until no shift is significant. The rate of searches that
+//! find a shift in series without one therefore stays below the requested rate, for any number of series and any
+//! distribution of the noise.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -30,8 +27,7 @@ const FAR: f64 = 5.0;
 const EXCEEDING: f64 = 20.0;
 const SHUFFLES: (usize, usize) = (999, 50_000);
 /// Bound on twice the log-likelihood ratio to the most likely position, for a 95 % confidence set of positions: the
-/// root x
-/// of (1 - exp(-x / 2))^2 = 0.95 (Siegmund, International Statistical Review 56, 1988).
+/// root x of (1 - exp(-x / 2))^2 = 0.95 (Siegmund, International Statistical Review 56, 1988).
 const PLACE: f64 = 7.35;
 
 /// Minimum number of series to estimate the noise of one from the others; with fewer, each series is its own reference.
@@ -133,8 +129,7 @@ fn clearest(
 }
 
 /// Returns the ratio, at least 1, of the variance of means of consecutive values to that of independent values: the
-/// long-run
-/// variance with Bartlett weights (Newey and West, Econometrica 55, 1987) over all series.
+/// long-run variance with Bartlett weights (Newey and West, Econometrica 55, 1987) over all series.
 fn wandering(levelled: &[&Vec<f64>]) -> f64 {
     let count: f64 = levelled.iter().map(|values| values.len() as f64).sum();
     let mean_length = count / levelled.len().max(1) as f64;
@@ -211,8 +206,7 @@ fn around_level(values: &[f64]) -> Vec<f64> {
 
 impl ScaleEstimate {
     /// Returns the size of the shift at each position with [`SIDE_MIN`] values on both sides; the first position
-    /// precedes the
-    /// value with that index.
+    /// precedes the value with that index.
     fn sizes(self, values: &[f64]) -> Vec<f64> {
         let mut sums = vec![0.0];
         for value in values {
@@ -235,8 +229,7 @@ fn step(sums: &[f64], place: usize) -> f64 {
 }
 
 /// Returns the deviation of the partial sums on both sides from straight lines: the self-normaliser of Shao and Zhang,
-/// Journal
-/// of the American Statistical Association 105, 2010, whose test keeps its rate for correlated values.
+/// Journal of the American Statistical Association 105, 2010, whose test keeps its rate for correlated values.
 fn own_way(sums: &[f64], place: usize) -> f64 {
     let count = sums.len() - 1;
     let side = |from: usize, to: usize| -> f64 {

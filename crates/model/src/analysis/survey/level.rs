@@ -1,8 +1,7 @@
 //! Level changes over time: of single machines relative to their class, and of whole classes.
 //!
 //! If machines are measured in rounds, the common part of a round (ambient temperature, network storage, a kernel
-//! update on all
-//! machines) is subtracted from the values of each machine, and searched for changes separately.
+//! update on all machines) is subtracted from the values of each machine, and searched for changes separately.
 
 use std::collections::BTreeMap;
 

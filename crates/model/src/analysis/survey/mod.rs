@@ -3,9 +3,8 @@
 //! Must not depend on how they are displayed.
 //!
 //! The false-alarm rate applies to the whole survey: at most this fraction of surveys of machines that do not differ
-//! reports an
-//! outlier or a change. Half of it is for outliers, half for changes; `cargo bench -p model --bench survey` measures
-//! it.
+//! reports an outlier or a change. Half of it is for outliers, half for changes; `cargo bench -p model --bench survey`
+//! measures it.
 
 mod change_points;
 mod facts;
@@ -195,9 +194,9 @@ pub struct SeriesPoint {
 }
 
 /// Surveys runs, which must be sorted from oldest to newest: for equal start times, their order is used.
-pub fn survey(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<Survey, String> {
-    let classes = rows::classes(runs, wish)?;
-    let share = wish.false_alarms_percent / 100.0 / 2.0;
+pub fn survey(runs: &[ComparedRun<'_>], options: &SurveyOptions) -> Result<Survey, String> {
+    let classes = rows::classes(runs, options)?;
+    let share = options.false_alarms_percent / 100.0 / 2.0;
     let standings = outliers::find_outliers(&classes, share);
     let mut changes = level::changes(&classes, runs, share);
     let class = |(class, tests): (&rows::Class, Vec<Test>)| {
@@ -205,8 +204,8 @@ pub fn survey(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<Survey, 
         finished(class, tests, changes, runs)
     };
     Ok(Survey {
-        false_alarms_percent: wish.false_alarms_percent,
-        class_by: wish.class.clone(),
+        false_alarms_percent: options.false_alarms_percent,
+        class_by: options.class.clone(),
         simulated: runs.iter().any(|run| run.record.simulated.is_some()),
         classes: classes.iter().zip(standings).map(class).collect(),
     })

@@ -1,13 +1,11 @@
 //! Outliers within a class. Distances are scaled by the spread between machines of the class, so usual differences are
-//! not
-//! reported, however narrow the intervals of the runs are. Must not depend on times of measurements.
+//! not reported, however narrow the intervals of the runs are. Must not depend on times of measurements.
 //!
 //! The distance of a machine from the median of the others, in units of the robust spread of the class, is treated as a
 //! Student's t. The degrees of freedom are low on purpose: the spread is only an estimate, and distant machines are
-//! more common
-//! than in a normal distribution. All distances of a survey are judged together (Holm, Scandinavian Journal of
-//! Statistics 6,
-//! 1979), so the rate of surveys of equal machines that report an outlier stays below the requested rate.
+//! more common than in a normal distribution. All distances of a survey are judged together (Holm, Scandinavian Journal
+//! of Statistics 6, 1979), so the rate of surveys of equal machines that report an outlier stays below the requested
+//! rate.
 
 use super::rows::{Class, RunValue, TestSeries};
 use super::{MachineScore, OutlierSide, Test};
@@ -17,23 +15,19 @@ use crate::stats::statistics::{
 use crate::values::workload::Better;
 
 /// Minimum number of machines. Six others must remain: the median of fewer has no distribution-free 95 % interval, and
-/// their
-/// spread is hardly known.
+/// their spread is poorly known.
 pub const MACHINES_MIN: usize = 7;
 
 /// Degrees of freedom of the robust spread per machine beyond the first: by simulation, for typical class sizes. Larger
-/// classes
-/// would have more, but see [`FREEDOM_MAX`].
+/// classes would have more, but see [`FREEDOM_MAX`].
 const FREEDOM_SHARE: f64 = 0.65;
 /// Maximum degrees of freedom. With this value the false-alarm rate holds for machines and days that are distributed as
-/// a Student's
-/// t with 5 degrees of freedom; for normal distributions it is lower.
+/// a Student's t with 5 degrees of freedom; for normal distributions it is lower.
 const FREEDOM_MAX: f64 = 8.0;
 /// Ratio of the variance of a median to that of a mean, for normal values.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 /// Minimum degrees of freedom to estimate the error of a run from differences between runs of the same machines, rather
-/// than
-/// from its trials, which were run on one day.
+/// than from its trials, which were run on one day.
 const RUN_FREEDOM_MIN: f64 = 5.0;
 /// Degrees of freedom of an error estimated from trials, whose interval already accounts for their number.
 const MANY: f64 = 1e6;
@@ -164,8 +158,7 @@ fn between_runs<'s>(machines: impl Iterator<Item = &'s Vec<&'s RunValue>>) -> Op
 }
 
 /// Returns the 95 % interval of the difference between a level and the median of the others, from the intervals of both
-/// (Zou
-/// and Donner, Statistics in Medicine 27, 2008).
+/// (Zou and Donner, Statistics in Medicine 27, 2008).
 fn ends(level: &MachineLevel, center: f64, others: &[f64]) -> Option<(f64, f64)> {
     let own = mean_interval(level.value, &[level.error?], CONFIDENCE)?.half_width();
     let Interval { low, high } = median_interval(others, CONFIDENCE).filter(|_| others.len() + 1 >= MACHINES_MIN)?;

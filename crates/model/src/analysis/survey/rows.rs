@@ -110,11 +110,11 @@ fn sign(better: Better) -> f64 {
 
 /// Returns the classes sorted by name. Races and measured maps are excluded, because their cells differ between
 /// machines.
-pub(super) fn classes(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<Vec<Class>, String> {
-    if !(wish.false_alarms_percent > 0.0 && wish.false_alarms_percent <= 50.0) {
+pub(super) fn classes(runs: &[ComparedRun<'_>], options: &SurveyOptions) -> Result<Vec<Class>, String> {
+    if !(options.false_alarms_percent > 0.0 && options.false_alarms_percent <= 50.0) {
         return Err(format!(
             "invalid false-alarm rate {} %: it must be above 0 and at most 50",
-            wish.false_alarms_percent
+            options.false_alarms_percent
         ));
     }
     let plain = |run: &ComparedRun<'_>| {
@@ -123,22 +123,22 @@ pub(super) fn classes(runs: &[ComparedRun<'_>], wish: &SurveyOptions) -> Result<
     let chosen: Vec<usize> = (0..runs.len()).filter(|at| plain(&runs[*at])).collect();
     let records: Vec<ComparedRun<'_>> = chosen.iter().map(|at| runs[*at]).collect();
     check_not_mixed_with_simulated(&records)?;
-    facts_are_known(&records, &wish.class)?;
+    facts_are_known(&records, &options.class)?;
     let mut classes: BTreeMap<String, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
     let mut in_time = chosen;
     in_time.sort_by_key(|at| runs[*at].record.started_unix_ms);
     for at in in_time {
         let record = runs[at].record;
-        let machines = classes.entry(class_of(record, &wish.class)).or_default();
+        let machines = classes.entry(class_of(record, &options.class)).or_default();
         machines.entry(host(record)).or_default().push(at);
     }
     let class = |(name, machines): (String, BTreeMap<String, Vec<usize>>)| {
         let machines: Vec<Runs> = machines.into_iter().map(|(name, runs)| Runs { name, runs }).collect();
-        let rows = rows(runs, &machines, wish);
+        let rows = rows(runs, &machines, options);
         Class { name, machines, rows }
     };
     let classes: Vec<Class> = classes.into_iter().map(class).collect();
-    match &wish.workload {
+    match &options.workload {
         Some(workload) if classes.iter().all(|class| class.rows.is_empty()) => {
             Err(format!("no run has results of workload '{workload}'"))
         }
@@ -168,31 +168,31 @@ fn class_of(record: &RunRecord, facts: &[String]) -> String {
 /// Key of equal cells of different runs.
 type CellKey<'a> = (&'a str, Vec<(&'a str, &'a str)>, &'a str, usize, &'a str, &'a str);
 
-fn question<'a>(cell: &'a CellFinding, metric: &'a MetricFinding) -> CellKey<'a> {
+fn cell_key<'a>(cell: &'a CellFinding, metric: &'a MetricFinding) -> CellKey<'a> {
     let parameters = cell.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     (&cell.workload, parameters, &cell.placement, cell.threads, &metric.name, &metric.unit)
 }
 
 /// Returns the series in the order of the runs, followed by those over all tests of each experiment.
-fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], wish: &SurveyOptions) -> Vec<TestSeries> {
-    let asked = |cell: &&CellFinding| wish.workload.as_ref().is_none_or(|name| *name == cell.workload);
+fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], options: &SurveyOptions) -> Vec<TestSeries> {
+    let asked = |cell: &&CellFinding| options.workload.as_ref().is_none_or(|name| *name == cell.workload);
     let mut in_time: Vec<(usize, usize)> = machines
         .iter()
         .enumerate()
         .flat_map(|(machine, own)| own.runs.iter().map(move |run| (*run, machine)))
         .collect();
     in_time.sort_by_key(|(run, _)| (runs[*run].record.started_unix_ms, *run));
-    let mut places: BTreeMap<CellKey<'_>, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<CellKey<'_>, usize> = BTreeMap::new();
     let mut found: Vec<(&CellFinding, TestSeries)> = Vec::new();
     for (run, machine) in in_time {
         for cell in runs[run].finding.cells.iter().filter(asked) {
-            for (rank, metric) in cell.metrics.iter().enumerate().take(if wish.all_metrics { usize::MAX } else { 1 }) {
+            for (i, metric) in cell.metrics.iter().enumerate().take(if options.all_metrics { usize::MAX } else { 1 }) {
                 let Some((value, error)) = oriented(metric) else { continue };
-                let place = *places.entry(question(cell, metric)).or_insert(found.len());
-                if place == found.len() {
-                    found.push((cell, TestSeries::of(metric, rank == 0)));
+                let index = *indices.entry(cell_key(cell, metric)).or_insert(found.len());
+                if index == found.len() {
+                    found.push((cell, TestSeries::of(metric, i == 0)));
                 }
-                found[place].1.seen.push(RunValue { machine, run, value, error });
+                found[index].1.seen.push(RunValue { machine, run, value, error });
             }
         }
     }

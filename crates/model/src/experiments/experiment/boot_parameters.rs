@@ -4,10 +4,8 @@ use super::Experiment;
 
 impl Experiment {
     /// Returns the boot parameters under which this experiment still has to run, given the kernel command lines of its
-    /// runs:
-    /// texts of [`Experiment::boots`], and an empty text for a boot without any of them. Empty if all are measured or
-    /// the
-    /// experiment names none.
+    /// runs: texts of [`Experiment::boots`], and an empty text for a boot without any of them. Empty if all are
+    /// measured or the experiment names none.
     pub fn unmeasured_boots(&self, command_lines: &[&str]) -> Vec<&str> {
         let has =
             |line: &str, boot: &str| boot.split_whitespace().all(|word| line.split_whitespace().any(|w| w == word));

@@ -45,21 +45,20 @@ struct Combination<'a> {
 struct PlanContext<'a> {
     topology: &'a Topology,
     counts: ThreadCounts,
-    wishes: PlanOptions<'a>,
+    options: PlanOptions<'a>,
     devices: &'a [String],
 }
 
 impl Experiment {
     /// Returns the plan for this machine. Cells that it cannot run, and placements that are equal to another one on
-    /// this machine,
-    /// are listed as skipped with the reason.
+    /// this machine, are listed as skipped with the reason.
     pub fn plan(
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],
-        wishes: PlanOptions<'_>,
+        options: PlanOptions<'_>,
     ) -> Result<Plan, PlanError> {
-        self.plan_with(topology, specs, wishes, &BTreeSet::new())
+        self.plan_with(topology, specs, options, &BTreeSet::new())
     }
 
     /// As [`Experiment::plan`], but parameters in `kept` keep their value in a smoke test.
@@ -67,17 +66,17 @@ impl Experiment {
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],
-        wishes: PlanOptions<'_>,
+        options: PlanOptions<'_>,
         kept: &BTreeSet<String>,
     ) -> Result<Plan, PlanError> {
-        let devices = if wishes.devices.is_empty() { &self.devices } else { wishes.devices };
-        let bench = PlanContext { topology, counts: placement::thread_counts(topology), wishes, devices };
-        let combinations = combinations(&self.tasks, specs, &bench, kept)?;
+        let devices = if options.devices.is_empty() { &self.devices } else { options.devices };
+        let ctx = PlanContext { topology, counts: placement::thread_counts(topology), options, devices };
+        let combinations = combinations(&self.tasks, specs, &ctx, kept)?;
         let varying = varying(&combinations);
         let (mut cells, mut left_out) = (Vec::new(), Vec::new());
         for combination in &combinations {
             let test = combination.test(&varying);
-            let (more, less) = fill(combination, &test, self.first_placement(), &bench);
+            let (more, less) = fill(combination, &test, self.first_placement(), &ctx);
             cells.extend(more);
             left_out.extend(less);
         }
@@ -93,9 +92,9 @@ impl Experiment {
             experiment: self.name.clone(),
             question: self.question.clone(),
             workloads: specs.iter().filter(used).cloned().collect(),
-            repeat: if wishes.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
+            repeat: if options.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
             compare_by: self.compare_by.clone(),
-            baseline: self.baseline_here(&bench, &cells, specs),
+            baseline: self.baseline_here(&ctx, &cells, specs),
             race: None,
             size: None,
             command: Vec::new(),
@@ -110,20 +109,19 @@ impl Experiment {
     }
 
     /// Returns the column name of the baseline; `None` if this machine has no such column, so that the first column is
-    /// used
-    /// instead.
-    fn baseline_here(&self, bench: &PlanContext<'_>, cells: &[Cell], specs: &[WorkloadSpec]) -> Option<String> {
+    /// used instead.
+    fn baseline_here(&self, ctx: &PlanContext<'_>, cells: &[Cell], specs: &[WorkloadSpec]) -> Option<String> {
         let baseline = self.baseline.clone()?;
         match By::parse(&self.compare_by) {
             By::Placement => Some(baseline).filter(|name| cells.iter().any(|cell| cell.placement.name == *name)),
             By::Threads => {
                 let word = ThreadCount::WORDS.iter().find(|(word, _)| *word == baseline);
-                let number = word.map(|(_, count)| resolve(*count, bench));
+                let number = word.map(|(_, count)| resolve(*count, ctx));
                 let column = number.map_or(Some(baseline), |number| number.ok().map(|number| number.to_string()))?;
                 Some(column).filter(|name| cells.iter().any(|cell| cell.placement.threads.to_string() == *name))
             }
             By::Parameter(name) => {
-                let llc = bench.topology.last_cache_bytes();
+                let llc = ctx.topology.last_cache_bytes();
                 let used = specs.iter().filter(|spec| cells.iter().any(|cell| cell.workload == spec.name));
                 let mut kinds = used.filter_map(|spec| spec.parameter(&name)).map(|parameter| &parameter.kind);
                 kinds.find_map(|kind| Some(kind.write(&kind.read(&baseline, llc).ok()?)))
@@ -141,7 +139,7 @@ fn smoke(repeat: &StoppingRule) -> StoppingRule {
 fn combinations<'a>(
     tasks: &'a [WorkloadGrid],
     specs: &'a [WorkloadSpec],
-    bench: &PlanContext<'_>,
+    ctx: &PlanContext<'_>,
     kept: &BTreeSet<String>,
 ) -> Result<Vec<Combination<'a>>, PlanError> {
     let cells = |task: &WorkloadGrid| {
@@ -159,9 +157,9 @@ fn combinations<'a>(
             .find(|spec| spec.name == task.workload)
             .ok_or_else(|| PlanError::Invalid(format!("unknown workload '{}'", task.workload)))?;
         for given in products(&task.set) {
-            let given = if bench.wishes.smoke { at_smoke_size(spec, given, kept) } else { given };
-            let parameters = with_device(&given, bench.devices)
-                .and_then(|given| spec.resolve(&given, bench.topology.last_cache_bytes()));
+            let given = if ctx.options.smoke { at_smoke_size(spec, given, kept) } else { given };
+            let parameters = with_device(&given, ctx.devices)
+                .and_then(|given| spec.resolve(&given, ctx.topology.last_cache_bytes()));
             all.push(Combination { task, spec, given, parameters });
         }
     }
@@ -169,8 +167,7 @@ fn combinations<'a>(
 }
 
 /// Substitutes `{device}` by the first device, so that experiments do not depend on names of disks; a value with
-/// `{devices}`
-/// is repeated for each device.
+/// `{devices}` is repeated for each device.
 fn with_device(given: &BTreeMap<String, String>, devices: &[String]) -> Result<BTreeMap<String, String>, String> {
     let each = |value: &String| devices.iter().map(|device| value.replace(DEVICES, device)).collect::<Vec<_>>();
     let replaced = |(name, value): (&String, &String)| match devices.first() {
@@ -223,8 +220,7 @@ impl Combination<'_> {
     }
 
     /// Returns the values as displayed in tables. Multiples of the cache size are kept, so that a test has the same
-    /// name on machines
-    /// with different caches.
+    /// name on machines with different caches.
     fn displayed(&self) -> BTreeMap<String, String> {
         let written = self.parameters.as_ref().map(|parameters| self.spec.written(parameters)).unwrap_or_default();
         let own = |name: &String| {
@@ -257,7 +253,7 @@ fn varying<'a>(combinations: &[Combination<'a>]) -> BTreeMap<&'a str, BTreeSet<S
 type ThreadSpec = Result<Option<usize>, String>;
 
 /// Returns the distinct thread counts of a task on this machine: `all` may equal one of the numbers.
-fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec<ThreadSpec> {
+fn thread_choices(combination: &Combination<'_>, ctx: &PlanContext<'_>) -> Vec<ThreadSpec> {
     let exactly = combination.spec.threads_exactly;
     if combination.task.threads.is_empty() {
         return vec![Ok(exactly)];
@@ -265,7 +261,7 @@ fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec
     let mut choices: Vec<ThreadSpec> = Vec::new();
     for count in &combination.task.threads {
         let name = &combination.spec.name;
-        let number = resolve(*count, bench).and_then(|number| match exactly {
+        let number = resolve(*count, ctx).and_then(|number| match exactly {
             Some(exactly) if exactly != number => Err(format!(
                 "workload {name} requires exactly {exactly} threads, but '{count}' is {number} on this machine"
             )),
@@ -278,11 +274,11 @@ fn thread_choices(combination: &Combination<'_>, bench: &PlanContext<'_>) -> Vec
     choices
 }
 
-fn resolve(count: ThreadCount, bench: &PlanContext<'_>) -> Result<usize, String> {
-    let counts = bench.counts;
+fn resolve(count: ThreadCount, ctx: &PlanContext<'_>) -> Result<usize, String> {
+    let counts = ctx.counts;
     match count {
         // Without devices, the parameter with `{devices}` reports the error.
-        ThreadCount::Devices => Ok(bench.devices.len().max(1)),
+        ThreadCount::Devices => Ok(ctx.devices.len().max(1)),
         ThreadCount::Exactly(number) => Ok(number),
         ThreadCount::All => Ok(counts.all),
         ThreadCount::Cores => Ok(counts.cores),
@@ -301,13 +297,13 @@ fn fill(
     combination: &Combination<'_>,
     test: &str,
     first: Option<&str>,
-    bench: &PlanContext<'_>,
+    ctx: &PlanContext<'_>,
 ) -> (Vec<Cell>, Vec<SkippedCell>) {
     let mut cells = Vec::new();
     let mut reasons: Vec<(&str, String, Vec<ThreadSpec>)> = Vec::new();
-    let choices = thread_choices(combination, bench);
+    let choices = thread_choices(combination, ctx);
     for threads in &choices {
-        for (name, placed) in place_all(combination, threads, first, bench) {
+        for (name, placed) in place_all(combination, threads, first, ctx) {
             match placed.and_then(|placement| Ok((placement, combination.parameters.clone()?))) {
                 Ok((placement, parameters)) => {
                     cells.push(Cell::new(combination.spec, test.into(), parameters, placement));
@@ -361,20 +357,20 @@ fn place_all<'a>(
     combination: &Combination<'a>,
     threads: &ThreadSpec,
     first: Option<&str>,
-    bench: &PlanContext<'_>,
+    ctx: &PlanContext<'_>,
 ) -> Vec<(&'a str, Result<Placement, String>)> {
     let mut seen = BTreeSet::new();
     let names: Vec<&str> =
         combination.task.placements.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect();
     let mut placed: Vec<Result<Placement, String>> =
-        names.iter().map(|name| place(name, combination.spec, threads, bench)).collect();
+        names.iter().map(|name| place(name, combination.spec, threads, ctx)).collect();
     // The baseline comes first, so that it is never the skipped one.
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|index| Some(names[*index]) != first);
     let mut chosen: Vec<Placement> = Vec::new();
     for index in order {
         let Ok(placement) = &placed[index] else { continue };
-        match chosen.iter().find(|other| same_place(bench.topology, other, placement)) {
+        match chosen.iter().find(|other| same_place(ctx.topology, other, placement)) {
             Some(other) => placed[index] = Err(format!("equal to {} on this machine", other.name)),
             None => chosen.push(placement.clone()),
         }
@@ -382,8 +378,8 @@ fn place_all<'a>(
     names.into_iter().zip(placed).collect()
 }
 
-fn place(name: &str, spec: &WorkloadSpec, threads: &ThreadSpec, bench: &PlanContext<'_>) -> Result<Placement, String> {
-    let placement = placement::parse_for(bench.topology, name, threads.clone()?, bench.wishes.kernel, bench.devices);
+fn place(name: &str, spec: &WorkloadSpec, threads: &ThreadSpec, ctx: &PlanContext<'_>) -> Result<Placement, String> {
+    let placement = placement::parse_for(ctx.topology, name, threads.clone()?, ctx.options.kernel, ctx.devices);
     let placement = placement.map_err(|none| none.to_string())?;
     refused_memory(&placement.memory, spec).map_or(Ok(placement), Err)
 }

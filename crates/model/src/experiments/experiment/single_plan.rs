@@ -30,17 +30,16 @@ pub struct SingleWorkload {
 
 impl SingleWorkload {
     /// Returns the plan for this machine. Unlike in an experiment, which is for many machines, a CPU or node that does
-    /// not exist
-    /// on this machine is an error. In a smoke test, explicit parameters keep their values.
+    /// not exist on this machine is an error. In a smoke test, explicit parameters keep their values.
     pub fn plan(
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],
-        wishes: PlanOptions<'_>,
+        options: PlanOptions<'_>,
     ) -> Result<Plan, PlanError> {
-        let experiment = self.experiment(topology, specs, wishes).map_err(PlanError::Invalid)?;
+        let experiment = self.experiment(topology, specs, options).map_err(PlanError::Invalid)?;
         let kept: BTreeSet<String> = self.set.iter().map(|(name, _)| name.clone()).collect();
-        let mut plan = experiment.plan_with(topology, specs, wishes, &kept)?;
+        let mut plan = experiment.plan_with(topology, specs, options, &kept)?;
         plan.repeat = self.repeat(plan.cells.len());
         Ok(plan)
     }
@@ -49,7 +48,7 @@ impl SingleWorkload {
         &self,
         topology: &Topology,
         specs: &[WorkloadSpec],
-        wishes: PlanOptions<'_>,
+        options: PlanOptions<'_>,
     ) -> Result<Experiment, String> {
         let spec = specs.iter().find(|spec| spec.name == self.workload).ok_or_else(|| {
             let names = suggestions(&self.workload, specs.iter().map(|spec| spec.name.as_str()));
@@ -58,7 +57,7 @@ impl SingleWorkload {
         let threads = self.threads.map(ThreadCount::Exactly);
         threads.map_or(Ok(()), |count| check_exact(spec, count))?;
         for text in &self.placements {
-            let placed = placement::parse_for(topology, text, self.threads, wishes.kernel, wishes.devices);
+            let placed = placement::parse_for(topology, text, self.threads, options.kernel, options.devices);
             if let Err(PlacementError::Invalid(why)) = placed {
                 return Err(why);
             }

@@ -1,20 +1,20 @@
-//! Reports put side by side: one table whose columns are files, or what the files call them. Rows are joined by test,
-//! metric and unit; what differs in how they were measured is noted.
+//! Joins reports into one table with a column per file, or per column of the files. Rows are joined by test, metric and
+//! unit; facts that differ between the files become notes.
 
 use super::{COLUMNS_MAX, ImportedReport, NAME_BYTES_MAX, ReportError, same};
 use crate::values::record::{ImportedRow, ImportedTable};
 
-/// One file's report, with the name that its column gets.
+/// Report of one file, with the name of its column.
 #[derive(Clone, Debug)]
 pub struct NamedReport {
-    /// What the user calls the column; none when the report or its file may.
+    /// Name given by the user; `None` for the name in the report or of the file.
     pub column: Option<String>,
-    /// The file's name without folder and ending.
+    /// File name without directory and extension.
     pub file: String,
     pub report: ImportedReport,
 }
 
-/// One table of all reports. A column that was named twice takes the rows of both files.
+/// Joins reports into one table. Files with the same user-defined column name share a column.
 pub fn join(name: &str, reports: Vec<NamedReport>) -> Result<ImportedTable, ReportError> {
     let several = reports.len() > 1;
     let mut table = ImportedTable { name: name.into(), columns: Vec::new(), rows: Vec::new(), notes: Vec::new() };
@@ -22,10 +22,10 @@ pub fn join(name: &str, reports: Vec<NamedReport>) -> Result<ImportedTable, Repo
     let mut facts: Vec<(String, String, String)> = Vec::new();
     for named in reports {
         let columns = columns(&named, several);
-        let places = columns.iter().map(|column| place(&mut table, &mut given, column, named.column.is_some()));
-        let places = places.collect::<Result<Vec<usize>, _>>()?;
+        let indices = columns.iter().map(|column| locate(&mut table, &mut given, column, named.column.is_some()));
+        let indices = indices.collect::<Result<Vec<usize>, _>>()?;
         for row in named.report.rows {
-            add(&mut table, &places, row)?;
+            add(&mut table, &indices, row)?;
         }
         for note in named.report.notes {
             let note = if several { format!("{}: {note}", columns[0]) } else { note };
@@ -45,7 +45,7 @@ pub fn join(name: &str, reports: Vec<NamedReport>) -> Result<ImportedTable, Repo
     Ok(table)
 }
 
-/// The names of a report's columns in the table.
+/// Returns the table's names for the columns of a report.
 fn columns(named: &NamedReport, several: bool) -> Vec<String> {
     let NamedReport { column, file, report } = named;
     let label = column.as_ref().unwrap_or(file);
@@ -57,19 +57,19 @@ fn columns(named: &NamedReport, several: bool) -> Vec<String> {
     }
 }
 
-/// Where a column stands; a new one unless the user gave the same name before.
-fn place(table: &mut ImportedTable, given: &mut Vec<bool>, column: &str, by_user: bool) -> Result<usize, ReportError> {
-    if let Some(place) = table.columns.iter().position(|other| other == column) {
-        return if by_user && given[place] {
-            Ok(place)
+/// Returns the index of a column, and adds the column unless the user has already given the same name.
+fn locate(table: &mut ImportedTable, given: &mut Vec<bool>, column: &str, by_user: bool) -> Result<usize, ReportError> {
+    if let Some(index) = table.columns.iter().position(|other| other == column) {
+        return if by_user && given[index] {
+            Ok(index)
         } else {
-            Err(ReportError::whole(format!("two files would both be column '{column}'"))
-                .hint("name the columns: --column NAME once for each file, in their order"))
+            Err(ReportError::whole(format!("duplicate column '{column}' of two files"))
+                .hint("name the columns with --column NAME, once per file, in their order"))
         };
     }
     if column.is_empty() || column.len() > NAME_BYTES_MAX {
-        return Err(ReportError::whole(format!("a column's name has 1 to {NAME_BYTES_MAX} bytes"))
-            .hint("name the columns: --column NAME once for each file, in their order"));
+        return Err(ReportError::whole(format!("the name of a column must have 1 to {NAME_BYTES_MAX} bytes"))
+            .hint("name the columns with --column NAME, once per file, in their order"));
     }
     if table.columns.len() == COLUMNS_MAX {
         return Err(ReportError::whole(format!("more than {COLUMNS_MAX} columns")));
@@ -79,8 +79,8 @@ fn place(table: &mut ImportedTable, given: &mut Vec<bool>, column: &str, by_user
     Ok(table.columns.len() - 1)
 }
 
-/// Puts a row's values into their columns.
-fn add(table: &mut ImportedTable, places: &[usize], row: ImportedRow) -> Result<(), ReportError> {
+/// Adds the values of a row to the columns at `indices`.
+fn add(table: &mut ImportedTable, indices: &[usize], row: ImportedRow) -> Result<(), ReportError> {
     let columns = table.columns.len();
     let index = table.rows.iter().position(|other| same(other, &row)).unwrap_or_else(|| {
         table.rows.push(ImportedRow { values: Vec::new(), samples: Vec::new(), ..row.clone() });
@@ -89,20 +89,20 @@ fn add(table: &mut ImportedTable, places: &[usize], row: ImportedRow) -> Result<
     let joined = &mut table.rows[index];
     if joined.better != row.better {
         return Err(ReportError::whole(format!(
-            "the files disagree whether more {} of {} is better",
+            "the files disagree about the better direction of {} of {}",
             row.metric, row.test
         )));
     }
     if joined.values.len() < columns {
         joined.values.resize(columns, None);
     }
-    for (at, value) in places.iter().zip(row.values) {
+    for (at, value) in indices.iter().zip(row.values) {
         if value.is_some() && joined.values[*at].is_some() {
             return Err(ReportError::whole(format!(
-                "a second {} of {} in column '{}'",
+                "duplicate {} of {} in column '{}'",
                 row.metric, row.test, table.columns[*at]
             ))
-            .hint("name the columns: --column NAME once for each file, in their order"));
+            .hint("name the columns with --column NAME, once per file, in their order"));
         }
         joined.values[*at] = joined.values[*at].or(value);
     }
@@ -110,7 +110,7 @@ fn add(table: &mut ImportedTable, places: &[usize], row: ImportedRow) -> Result<
         if joined.samples.len() < columns {
             joined.samples.resize(columns, Vec::new());
         }
-        for (at, samples) in places.iter().zip(row.samples) {
+        for (at, samples) in indices.iter().zip(row.samples) {
             if !samples.is_empty() {
                 joined.samples[*at] = samples;
             }
@@ -119,7 +119,7 @@ fn add(table: &mut ImportedTable, places: &[usize], row: ImportedRow) -> Result<
     Ok(())
 }
 
-/// A note for each fact that is not the same in all reports that have it.
+/// Returns a note for each fact whose value differs between the reports that have it.
 fn differing(facts: &[(String, String, String)]) -> Vec<String> {
     let mut notes = Vec::new();
     for (index, (key, first, _)) in facts.iter().enumerate() {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn files_become_columns_and_differences_are_noted() {
+    fn files_become_columns_and_different_facts_become_notes() {
         let reports = vec![named(None, "a", report("x", 1.0, "1")), named(None, "b", report("x", 2.0, "2"))];
         let table = join("t", reports).unwrap();
         assert_eq!(table.columns, ["a", "b"]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_one_file_has_stays_empty_in_the_others() {
+    fn rows_missing_from_a_file_have_no_value() {
         let reports = vec![named(None, "a", report("x", 1.0, "1")), named(None, "b", report("y", 2.0, "1"))];
         let table = join("t", reports).unwrap();
         let values: Vec<&[Option<f64>]> = table.rows.iter().map(|row| row.values.as_slice()).collect();
@@ -169,25 +169,25 @@ mod tests {
     }
 
     #[test]
-    fn a_column_named_twice_takes_both_files_but_no_test_twice() {
+    fn files_share_a_column_only_without_common_tests() {
         let board = Some("board");
         let both = vec![named(board, "a", report("x", 1.0, "1")), named(board, "b", report("y", 2.0, "1"))];
         let table = join("t", both).unwrap();
         assert_eq!((table.columns.as_slice(), table.rows.len()), (&["board".to_string()][..], 2));
         let twice = vec![named(board, "a", report("x", 1.0, "1")), named(board, "b", report("x", 2.0, "1"))];
         let error = join("t", twice).unwrap_err();
-        assert_eq!(error.what, "a second time of x in column 'board'");
+        assert_eq!(error.what, "duplicate time of x in column 'board'");
         assert!(error.hint.unwrap().contains("--column"));
     }
 
     #[test]
-    fn files_of_one_name_are_not_mixed_up() {
+    fn files_with_the_same_name_return_an_error() {
         let same = vec![named(None, "a", report("x", 1.0, "1")), named(None, "a", report("y", 2.0, "1"))];
-        assert_eq!(join("t", same).unwrap_err().what, "two files would both be column 'a'");
+        assert_eq!(join("t", same).unwrap_err().what, "duplicate column 'a' of two files");
     }
 
     #[test]
-    fn columns_of_a_report_keep_their_names_and_get_the_files() {
+    fn report_columns_are_prefixed_with_the_file_name() {
         let copies = |better| ImportedReport {
             columns: vec!["1 copy".into(), "2 copies".into()],
             rows: vec![ImportedRow {

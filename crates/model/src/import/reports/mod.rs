@@ -1,6 +1,5 @@
-//! Reports that other programs write of their measurements, read from their text into rows of figures. One ordered list
-//! of formats, each found by its content. What a file does not prove whole is refused: a report that was cut off, an
-//! unknown version, figures that do not fit each other. Knows no files; says nothing of how well anything was measured.
+//! Parses reports of other benchmark programs into rows of figures. Formats are detected by content; truncated reports,
+//! unknown versions and contradictory figures are rejected. Must not read files or assess the measurements.
 
 pub mod fio;
 mod geekbench;
@@ -20,25 +19,25 @@ use std::fmt;
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better;
 
-/// Names longer than this cannot be shown.
+/// Maximum length of a name, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
-/// More columns than this cannot be compared by eye.
+/// Maximum number of columns of a table.
 pub const COLUMNS_MAX: usize = 100;
-/// More than this is no report that people compare.
+/// Maximum number of rows of a table.
 pub const ROWS_MAX: usize = 10_000;
 
 pub struct Format {
-    /// Its name on the command line.
+    /// Value of `--format`.
     pub name: &'static str,
-    /// What it is, one line.
+    /// Description in the command-line help, in one line.
     pub about: &'static str,
-    /// Whether a text looks like it; cheap, and true for a report that was cut off.
+    /// Returns whether a text has this format. Fast, and also true for truncated reports.
     pub detect: fn(&str) -> bool,
-    /// Reads it whole or says what is wrong with it.
+    /// Parses a complete report.
     pub read: fn(&str) -> Result<ImportedReport, ReportError>,
 }
 
-/// All of them, in the order in which help shows them.
+/// All formats, in the order of the command-line help.
 pub const FORMATS: [Format; 9] = [
     Format {
         name: "unixbench",
@@ -48,7 +47,7 @@ pub const FORMATS: [Format; 9] = [
     },
     Format {
         name: "openssl",
-        about: "What `openssl speed` prints, OpenSSL 1.1 and 3",
+        about: "Output of `openssl speed`, OpenSSL 1.1 and 3",
         detect: openssl::detect,
         read: openssl::read,
     },
@@ -58,10 +57,10 @@ pub const FORMATS: [Format; 9] = [
         detect: sysbench::detect,
         read: sysbench::read,
     },
-    Format { name: "fio", about: "fio --output-format=json, fio 3", detect: fio::detect, read: fio::read },
+    Format { name: "fio", about: "Output of `fio --output-format=json`, fio 3", detect: fio::detect, read: fio::read },
     Format {
         name: "hyperfine",
-        about: "hyperfine --export-json; its runs are kept, so intervals can be given",
+        about: "File of `hyperfine --export-json`, with all runs, so that intervals are available",
         detect: hyperfine::detect,
         read: hyperfine::read,
     },
@@ -73,45 +72,45 @@ pub const FORMATS: [Format; 9] = [
     },
     Format {
         name: "geekbench",
-        about: "What Geekbench 5 and 6 print or export: text, JSON, pages",
+        about: "Output or export of Geekbench 5 and 6: text, JSON or HTML",
         detect: geekbench::detect,
         read: geekbench::read,
     },
-    Format { name: "stream", about: "What STREAM 5.10 prints", detect: stream::detect, read: stream::read },
+    Format { name: "stream", about: "Output of STREAM 5.10", detect: stream::detect, read: stream::read },
     Format { name: "hpl", about: "HPL.out, or the HPL part of hpccoutf.txt", detect: hpl::detect, read: hpl::read },
 ];
 
-/// Files of programs above in a layout that cannot be read: what shows it, what it is, what to do.
-const RELATIVES: [(&str, &str, &str); 4] = [
-    ("(groupid=", "fio's text for people", "let fio write JSON: fio --output-format=json --output=FILE JOBFILE"),
-    ("command,mean,stddev,median", "hyperfine's CSV, which has no runs", "hyperfine --export-json FILE COMMAND"),
-    ("| Command | Mean", "hyperfine's Markdown, which is rounded", "hyperfine --export-json FILE COMMAND"),
-    ("sysbench 0.", "a report of sysbench before 1.0, which measures otherwise", "run sysbench 1.0"),
+/// Unsupported file formats of the same programs: a text that identifies the format, its description and a hint.
+const UNSUPPORTED: [(&str, &str, &str); 4] = [
+    ("(groupid=", "the default text output of fio", "write JSON: fio --output-format=json --output=FILE JOBFILE"),
+    ("command,mean,stddev,median", "hyperfine's CSV, which has no runs", "use hyperfine --export-json FILE COMMAND"),
+    ("| Command | Mean", "hyperfine's Markdown, which is rounded", "use hyperfine --export-json FILE COMMAND"),
+    ("sysbench 0.", "a report of a sysbench before 1.0, which measures differently", "run sysbench 1.0"),
 ];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImportedReport {
-    /// The names of its columns; a single empty one where the file's name has to do.
+    /// Names of the columns; a single empty name if the column is named after the file.
     pub columns: Vec<String>,
-    /// One per test and metric, each test's main metric first.
+    /// One row per test and metric; the main metric of each test is first.
     pub rows: Vec<ImportedRow>,
-    /// How it was measured, by name: what must be known when it differs between reports.
+    /// Name and value of each fact about the measurement. [`join`] reports differences between files.
     pub facts: Vec<(String, String)>,
-    /// What a reader has to know before believing the figures.
+    /// Limits on the interpretation of the figures.
     pub notes: Vec<String>,
 }
 
-/// What is wrong, and where.
+/// Reason why a report was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportError {
-    /// The line from 1; none when it is the report as a whole.
+    /// Line number, from 1; `None` if the error concerns the whole report.
     pub line: Option<usize>,
     pub what: String,
-    /// The next step, where there is one.
+    /// An instruction that resolves the error.
     pub hint: Option<String>,
 }
 
-/// In one line, without the hint.
+/// Writes line number and cause, without the hint.
 impl fmt::Display for ReportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
@@ -130,9 +129,9 @@ impl ReportError {
         Self { line: None, what: what.into(), hint: None }
     }
 
-    /// A report that ends before its end.
-    fn cut(what: &str) -> Self {
-        Self::whole(format!("the report is cut off: {what}")).hint("import the whole file, as the program wrote it")
+    /// Returns the error of a truncated report.
+    fn truncated(what: &str) -> Self {
+        Self::whole(format!("the report is truncated: {what}")).hint("import the complete file")
     }
 
     fn hint(self, hint: impl Into<String>) -> Self {
@@ -140,35 +139,34 @@ impl ReportError {
     }
 }
 
-/// The format of this name.
 pub fn find(name: &str) -> Option<&'static Format> {
     FORMATS.iter().find(|format| format.name == name)
 }
 
-/// The format that a text is in.
+/// Detects the format of a text.
 pub fn detect(text: &str) -> Result<&'static Format, ReportError> {
     let found: Vec<&Format> = FORMATS.iter().filter(|format| (format.detect)(text)).collect();
     match found.as_slice() {
         [format] => Ok(format),
         [] => Err(unknown(text)),
         [one, other, ..] => {
-            Err(ReportError::whole(format!("this looks like {} and like {} too", one.name, other.name))
-                .hint(format!("keep one report in the file, or force one: --format {}", one.name)))
+            Err(ReportError::whole(format!("the file matches the formats {} and {}", one.name, other.name))
+                .hint(format!("import one report per file, or choose a format: --format {}", one.name)))
         }
     }
 }
 
-/// Reads a text in a format.
+/// Parses a text of the given format.
 pub fn read(format: &Format, text: &str) -> Result<ImportedReport, ReportError> {
     if text.trim().is_empty() {
         return Err(ReportError::whole("the file is empty"));
     }
     if !(format.detect)(text) {
-        let what = format!("this is no file of format {}", format.name);
+        let what = format!("the file is not of format {}", format.name);
         return Err(match detect(text) {
-            Ok(other) => ReportError::whole(format!("{what}; it looks like {}", other.name))
-                .hint(format!("--format {}, or leave --format away", other.name)),
-            Err(_) => ReportError::whole(what).hint(format!("it reads: {}", format.about)),
+            Ok(other) => ReportError::whole(format!("{what}; the detected format is {}", other.name))
+                .hint(format!("use --format {}, or omit --format", other.name)),
+            Err(_) => ReportError::whole(what).hint(format!("expected: {}", format.about)),
         });
     }
     check((format.read)(text)?)
@@ -178,20 +176,20 @@ fn unknown(text: &str) -> ReportError {
     if text.trim().is_empty() {
         return ReportError::whole("the file is empty");
     }
-    if let Some((_, what, hint)) = RELATIVES.iter().find(|(mark, ..)| text.contains(mark)) {
-        return ReportError::whole(format!("this is {what}")).hint(*hint);
+    if let Some((_, what, hint)) = UNSUPPORTED.iter().find(|(mark, ..)| text.contains(mark)) {
+        return ReportError::whole(format!("the file is {what}")).hint(*hint);
     }
     let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
-    ReportError::whole("this is no file whose format is known").hint(format!(
-        "known are results files (store), CSV tables (table), and reports of {}; docs/reference/importers.md says how to make each",
+    ReportError::whole("unknown file format").hint(format!(
+        "supported are results files (store), CSV tables (table), and reports of {}; see docs/reference/importers.md",
         names.join(", ")
     ))
 }
 
-/// What every report must keep to.
+/// Rejects empty reports, too many rows, overlong names and duplicate rows.
 fn check(report: ImportedReport) -> Result<ImportedReport, ReportError> {
     if report.rows.is_empty() {
-        return Err(ReportError::cut("there is no result in it"));
+        return Err(ReportError::truncated("it has no results"));
     }
     if report.rows.len() > ROWS_MAX {
         return Err(ReportError::whole(format!("more than {ROWS_MAX} results")));
@@ -200,21 +198,21 @@ fn check(report: ImportedReport) -> Result<ImportedReport, ReportError> {
         if let Some(long) = [&row.test, &row.metric, &row.unit].into_iter().find(|name| name.len() > NAME_BYTES_MAX) {
             let start: String = long.chars().take(40).collect();
             return Err(ReportError::whole(format!("a name is longer than {NAME_BYTES_MAX} bytes: '{start}…'"))
-                .hint("give it a shorter one where it is measured (hyperfine has --command-name)"));
+                .hint("use a shorter name in the benchmark program (hyperfine: --command-name)"));
         }
         if report.rows[..index].iter().any(|other| same(other, row)) {
-            return Err(ReportError::whole(format!("a second {} of {}", row.metric, row.test)));
+            return Err(ReportError::whole(format!("duplicate {} of {}", row.metric, row.test)));
         }
     }
     Ok(report)
 }
 
-/// Whether two rows are about the same.
+/// Returns whether test, metric and unit are equal.
 fn same(one: &ImportedRow, other: &ImportedRow) -> bool {
     (&one.test, &one.metric, &one.unit) == (&other.test, &other.metric, &other.unit)
 }
 
-/// A row of a report with one column.
+/// Returns a row of a report with one column.
 fn row(test: &str, metric: &str, unit: &str, better: Better, value: f64) -> ImportedRow {
     ImportedRow {
         test: clean(test),
@@ -227,30 +225,30 @@ fn row(test: &str, metric: &str, unit: &str, better: Better, value: f64) -> Impo
     }
 }
 
-/// A report with one column that the file's name names.
+/// Returns a report with one column, named after the file.
 fn single(rows: Vec<ImportedRow>, facts: Vec<(String, String)>) -> ImportedReport {
     ImportedReport { columns: vec![String::new()], rows, facts, notes: Vec::new() }
 }
 
-/// A name in one line, without what would disturb a terminal.
+/// Joins the lines of a name and replaces control characters, which would disturb a terminal.
 fn clean(name: &str) -> String {
     let words: Vec<&str> = name.split_whitespace().collect();
     words.join(" ").replace(char::is_control, "?")
 }
 
-/// The lines with their numbers from 1.
+/// Returns the lines with their numbers, from 1.
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_end()))
 }
 
-/// A plain number that is not below zero: digits with at most one point and an exponent, nothing else.
+/// Parses a non-negative number: digits with at most one decimal point and an exponent.
 fn number(text: &str) -> Option<f64> {
     let plain = text.starts_with(|first: char| first.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | 'e' | 'E' | '+' | '-'));
     text.parse().ok().filter(|number: &f64| plain && number.is_finite())
 }
 
-/// The same with exactly so many digits after the point: one that was cut off has fewer.
+/// Parses a number with exactly `decimals` decimal places: a truncated number has fewer.
 fn number_with(text: &str, decimals: usize) -> Option<f64> {
     let (whole, fraction) = if decimals == 0 { (text, "") } else { text.split_once('.')? };
     let digits = |part: &str| part.chars().all(|letter| letter.is_ascii_digit());
@@ -262,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_plain() {
+    fn signs_and_units_are_not_numbers() {
         assert_eq!((number("1.5"), number("5.060e+00"), number("0")), (Some(1.5), Some(5.06), Some(0.0)));
         for text in ["", "nan", "inf", "-1", "+1", "1e999", "1,5", "0x10", ".5", "1.5k"] {
             assert_eq!(number(text), None, "{text}");
@@ -274,16 +272,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_told_with_a_hint() {
-        let said = |text: &str| {
+    fn unknown_formats_return_errors_with_hints() {
+        let message = |text: &str| {
             let error = detect(text).err().unwrap();
             format!("{} / {}", error.what, error.hint.unwrap_or_default())
         };
-        assert_eq!(said(" \n"), "the file is empty / ");
-        assert!(said("hello\n").contains("store"), "{}", said("hello\n"));
-        assert!(said("command,mean,stddev,median,user\n").contains("--export-json"));
+        assert_eq!(message(" \n"), "the file is empty / ");
+        assert!(message("hello\n").contains("store"), "{}", message("hello\n"));
+        assert!(message("command,mean,stddev,median,user\n").contains("--export-json"));
         let both = "sysbench 1.0.20 (x)\nSTREAM version $Revision: 5.10 $\n";
-        assert!(said(both).contains("--format sysbench"), "{}", said(both));
+        assert!(message(both).contains("--format sysbench"), "{}", message(both));
         assert_eq!(clean(" a\n\tb\u{1b}[1m "), "a b?[1m");
     }
 }

@@ -1,14 +1,14 @@
-//! What `openssl speed` prints: bytes a second by cipher or digest and block size, and operations a second of public
-//! keys. Knows the text of OpenSSL 1.1 and 3, with what is said on stderr before it, and the ciphers of `-mr`. Does not
-//! know which cpus ran it: the times are processor time unless `-elapsed` was given, which the report does not say.
+//! Parses the output of `openssl speed` of OpenSSL 1.1 and 3: bytes per second of each cipher or digest and block size,
+//! and operations per second of public-key algorithms. Lines of stderr and the cipher lines of `-mr` are accepted. The
+//! report does not contain the CPUs, nor whether times are CPU time (default) or wall time (`-elapsed`).
 
 use super::{ImportedReport, ReportError, number_with, numbered, row, single};
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better;
 
 const UNITS: &str = "The 'numbers' are in 1000s of bytes per second processed.";
-/// Lines before the results that say nothing about them.
-const TALK: [&str; 9] = [
+/// Beginnings of lines without results, which are ignored.
+const IGNORED: [&str; 9] = [
     "Doing ",
     "Forked child ",
     "built on:",
@@ -19,9 +19,8 @@ const TALK: [&str; 9] = [
     "+DT:",
     "+R:",
 ];
-const HINT: &str = "keep only what openssl speed prints; its stderr may be there too";
+const HINT: &str = "keep only the output of openssl speed (stdout, or stdout and stderr)";
 
-/// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(UNITS) || line.starts_with("CPUINFO: OPENSSL_") || line.starts_with("+H:"))
         || text.lines().any(|line| line.starts_with("version: 3."))
@@ -36,7 +35,7 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
         }
     }
     if !reader.machine_readable && reader.facts.is_empty() {
-        return Err(ReportError::whole("there is no line with OpenSSL's version").hint(HINT));
+        return Err(ReportError::whole("the line with the version of OpenSSL is missing").hint(HINT));
     }
     Ok(single(reader.rows, reader.facts))
 }
@@ -45,9 +44,9 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
 struct Reader {
     facts: Vec<(String, String)>,
     rows: Vec<ImportedRow>,
-    /// The block sizes of the columns, in bytes.
+    /// Block sizes of the columns, in bytes.
     sizes: Vec<String>,
-    /// What the columns of public keys count, as their title has it: `sign`, `verify`, or one `op`.
+    /// Operations of the public-key columns, from their header: `sign` and `verify`, or only `op`.
     operations: Vec<String>,
     machine_readable: bool,
 }
@@ -60,12 +59,12 @@ impl Reader {
         }
         if let Some(found) = line.strip_prefix("CPUINFO: ") {
             self.facts.push(("OpenSSL's view of the cpu".into(), found.trim().into()));
-        } else if let Some(said) = line.strip_prefix("Got: ") {
-            // With -multi each child's lines are repeated; the sums follow, without a title of their own.
-            if let Some(sizes) = said.strip_prefix("+H:") {
+        } else if let Some(child_line) = line.strip_prefix("Got: ") {
+            // With -multi, the lines of each child are repeated; then the sums follow without a header.
+            if let Some(sizes) = child_line.strip_prefix("+H:") {
                 self.sizes = sizes.split(" from ").next().unwrap_or_default().split(':').map(Into::into).collect();
             }
-        } else if TALK.iter().any(|talk| line.starts_with(talk)) {
+        } else if IGNORED.iter().any(|prefix| line.starts_with(prefix)) {
         } else if words[0] == "type" {
             self.sizes = sizes(&words[1..]).ok_or_else(|| unknown(at, line))?;
         } else if let Some(sizes) = line.strip_prefix("+H:") {
@@ -87,10 +86,10 @@ impl Reader {
 
     fn version(&mut self, at: usize, version: &str) -> Result<(), ReportError> {
         if self.facts.iter().any(|(key, _)| key == "OpenSSL") {
-            return Err(ReportError::at(at, "a second report begins here").hint("import one report a file"));
+            return Err(ReportError::at(at, "a second report begins here").hint("import one report per file"));
         }
         if !version.starts_with("1.1.") && !version.starts_with("3.") {
-            let what = format!("version {version} is not known; reports of OpenSSL 1.1 and 3 can be read");
+            let what = format!("unsupported version {version}; supported are OpenSSL 1.1 and 3");
             return Err(ReportError::at(at, what));
         }
         self.facts.push(("OpenSSL".into(), version.into()));
@@ -104,12 +103,12 @@ impl Reader {
         self.add_throughputs(at, line, &words[..first].join(" "), &figures)
     }
 
-    /// `+F:25:AES-128-CBC:1312658933.33:1527462795.06`, in bytes a second.
+    /// `+F:25:AES-128-CBC:1312658933.33:1527462795.06`, in bytes per second.
     fn machine_line(&mut self, at: usize, line: &str) -> Result<(), ReportError> {
         let fields: Vec<&str> = line.split(':').collect();
         let ["+F", _, name, figures @ ..] = fields.as_slice() else {
-            let what = format!("'{}' is of a kind that is not read from -mr", line.trim());
-            return Err(ReportError::at(at, what).hint("for public keys run openssl speed without -mr"));
+            let what = format!("unsupported line of -mr: '{}'", line.trim());
+            return Err(ReportError::at(at, what).hint("for public-key algorithms, run openssl speed without -mr"));
         };
         let figures: Option<Vec<f64>> = figures.iter().map(|figure| Some(number_with(figure, 2)? / 1000.0)).collect();
         self.add_throughputs(at, line, name, &figures.ok_or_else(|| unknown(at, line))?)
@@ -117,12 +116,12 @@ impl Reader {
 
     fn add_throughputs(&mut self, at: usize, line: &str, name: &str, figures: &[f64]) -> Result<(), ReportError> {
         if self.sizes.is_empty() {
-            return Err(ReportError::at(at, "there is no line above that says the block sizes").hint(HINT));
+            return Err(ReportError::at(at, "the line with the block sizes is missing before this line").hint(HINT));
         }
         if name.is_empty() || figures.len() != self.sizes.len() {
             return Err(unknown(at, line));
         }
-        // -evp calls the same cipher AES-128-CBC in version 3 and aes-128-cbc in 1.1.
+        // With -evp, version 3 prints AES-128-CBC and version 1.1 aes-128-cbc.
         let name = name.to_lowercase();
         for (size, figure) in self.sizes.iter().zip(figures) {
             let test = format!("{name} {size} bytes");
@@ -139,7 +138,7 @@ impl Reader {
         let times = &words[front..front + operations];
         let rates: Option<Vec<f64>> = words[front + operations..].iter().map(|word| number_with(word, 1)).collect();
         let rates = rates.filter(|_| times.iter().all(|time| is_time(time))).ok_or_else(|| unknown(at, line))?;
-        let name = format!("{}{}", way(&self.operations), words[..front].join(" "));
+        let name = format!("{}{}", name_prefix(&self.operations), words[..front].join(" "));
         for (operation, rate) in self.operations.iter().zip(rates) {
             let test = if operation == "op" { name.clone() } else { format!("{name} {operation}") };
             self.rows.push(row(&test, "rate", "op/s", Better::Higher, rate));
@@ -150,7 +149,7 @@ impl Reader {
 
 fn unknown(at: usize, line: &str) -> ReportError {
     let line: String = line.trim().chars().take(60).collect();
-    ReportError::at(at, format!("'{line}' is no line of openssl speed, or is cut off")).hint(HINT)
+    ReportError::at(at, format!("'{line}' is not a line of openssl speed, or is truncated")).hint(HINT)
 }
 
 /// `version: 3.0.22`, or `OpenSSL 1.1.1w  11 Sep 2023`.
@@ -168,8 +167,8 @@ fn sizes(words: &[&str]) -> Option<Vec<String>> {
     pairs.collect::<Option<Vec<String>>>().filter(|sizes| !sizes.is_empty())
 }
 
-/// `sign    verify    sign/s verify/s`: as many names of times, then as many of rates. Some are shortened (`encrypt`,
-/// `encr./s`), some get an s (`keygen`, `keygens/s`); the plain word is taken.
+/// `sign    verify    sign/s verify/s`: columns of times, then columns of rates. The name of a rate may be abbreviated
+/// (`encrypt`, `encr./s`) or a plural (`keygen`, `keygens/s`). Returns the full singular names.
 fn operations(words: &[&str]) -> Option<Vec<String>> {
     if !words.len().is_multiple_of(2) {
         return None;
@@ -186,8 +185,8 @@ fn operations(words: &[&str]) -> Option<Vec<String>> {
     times.iter().zip(rates).map(plain).collect()
 }
 
-/// Version 3.5 measures keys of one kind both ways, under the same name.
-fn way(operations: &[String]) -> &'static str {
+/// Distinguishes key encapsulation from signatures: version 3.5 prints the same algorithm name for both.
+fn name_prefix(operations: &[String]) -> &'static str {
     let has = |name: &str| operations.iter().any(|operation| operation == name);
     match () {
         () if has("encaps") => "kem ",

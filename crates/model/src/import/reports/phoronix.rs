@@ -1,6 +1,5 @@
-//! `composite.xml` of the Phoronix Test Suite: results as bars, one column per system. The runs behind a result are kept
-//! as samples where the file has them. Graphs over time (its sensors), pass and fail, and pictures have no figure to
-//! compare and are left out, which is noted.
+//! Parses `composite.xml` of the Phoronix Test Suite: bar results, one column per system, with their runs as samples if
+//! the file has them. Line graphs (sensors), pass/fail results and images are skipped and counted in a note.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +12,11 @@ use crate::values::record::ImportedRow;
 use crate::values::workload::Better;
 
 const ROOT: &str = "PhoronixTestSuite";
-/// Deeper than this is no composite.xml.
+/// Maximum nesting depth of elements.
 const DEPTH_MAX: usize = 16;
-/// A result is rounded to some digits; its runs' mean must be it to this part.
+/// Maximum relative difference between a result, which is rounded, and the mean of its runs.
 const TOLERANCE: f64 = 0.01;
 
-/// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.contains("<PhoronixTestSuite>")
 }
@@ -42,7 +40,7 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
     Ok(report)
 }
 
-/// The texts of one `Result`, and of each of its entries, by element.
+/// Texts of a `Result` element and of its entries, by element name.
 #[derive(Default)]
 struct BarGraph {
     line: usize,
@@ -55,7 +53,7 @@ impl BarGraph {
         self.texts.get(element).map_or("", String::as_str)
     }
 
-    /// Which direction is better; none for what is no bar with a direction.
+    /// Returns the better direction; `None` if the result is not a bar graph with a direction.
     fn better(&self) -> Option<Better> {
         match (self.text("DisplayFormat"), self.text("Proportion")) {
             ("BAR_GRAPH", "HIB") => Some(Better::Higher),
@@ -72,16 +70,13 @@ fn add(report: &mut ImportedReport, result: &BarGraph, better: Better) -> Result
     let scale = result.text("Scale");
     let mut one = ImportedRow { values: Vec::new(), ..row(&test, "result", scale, better, 0.0) };
     if one.test.is_empty() {
-        return Err(ReportError::at(result.line, "a result without a Title"));
+        return Err(ReportError::at(result.line, "a result has no Title"));
     }
     for entry in &result.entries {
         let text = |element: &str| entry.get(element).map_or("", String::as_str);
         let system = super::clean(text("Identifier"));
         if system.is_empty() {
-            return Err(ReportError::at(
-                result.line,
-                format!("a result of '{test}' without the Identifier of a system"),
-            ));
+            return Err(ReportError::at(result.line, format!("a result of '{test}' has no Identifier of a system")));
         }
         let at = report.columns.iter().position(|column| *column == system).unwrap_or_else(|| {
             report.columns.push(system.clone());
@@ -92,14 +87,15 @@ fn add(report: &mut ImportedReport, result: &BarGraph, better: Better) -> Result
             continue;
         }
         let value = number(text("Value"));
-        let value = value
-            .ok_or_else(|| ReportError::at(result.line, format!("'{}' of '{test}' is no figure", text("Value"))))?;
+        let value = value.ok_or_else(|| {
+            ReportError::at(result.line, format!("the result '{}' of '{test}' is not a number", text("Value")))
+        })?;
         if one.values.len() <= at {
             one.values.resize(at + 1, None);
             one.samples.resize(at + 1, Vec::new());
         }
         if one.values[at].is_some() {
-            return Err(ReportError::at(result.line, format!("a second result of '{test}' on {system}")));
+            return Err(ReportError::at(result.line, format!("duplicate result of '{test}' on {system}")));
         }
         let runs = runs(text("RawString"), value, &test, result.line)?;
         one.values[at] = Some(median(&runs).unwrap_or(value));
@@ -113,22 +109,22 @@ fn add(report: &mut ImportedReport, result: &BarGraph, better: Better) -> Result
     Ok(())
 }
 
-/// `10.1:10.2:10.4`; nothing where the file has only the result.
+/// Parses `10.1:10.2:10.4`. The list is empty if the file has only the result.
 fn runs(raw: &str, value: f64, test: &str, line: usize) -> Result<Vec<f64>, ReportError> {
     if raw.is_empty() {
         return Ok(Vec::new());
     }
     let runs: Option<Vec<f64>> = raw.split(':').map(number).collect();
-    let runs = runs.ok_or_else(|| ReportError::at(line, format!("the runs of '{test}' are no figures: '{raw}'")))?;
+    let runs = runs.ok_or_else(|| ReportError::at(line, format!("the runs of '{test}' are not numbers: '{raw}'")))?;
     let mean = runs.iter().sum::<f64>() / runs.len() as f64;
     if (mean - value).abs() > TOLERANCE * value.abs() {
-        let what = format!("the result of '{test}' is {value}, but its runs give {mean}");
-        return Err(ReportError::at(line, what).hint("the file was changed"));
+        let what = format!("the result of '{test}' is {value}, but the mean of its runs is {mean}");
+        return Err(ReportError::at(line, what).hint("the file was modified"));
     }
     Ok(runs)
 }
 
-/// All results of the file.
+/// Parses all `Result` elements.
 fn results(text: &str) -> Result<Vec<BarGraph>, ReportError> {
     let mut reader = Reader::from_str(text);
     let mut path: Vec<String> = Vec::new();
@@ -137,14 +133,14 @@ fn results(text: &str) -> Result<Vec<BarGraph>, ReportError> {
     loop {
         let before = usize::try_from(reader.buffer_position()).unwrap_or(0);
         let line = text.get(..before).map_or(1, |before| before.matches('\n').count() + 1);
-        let wrong = |what: String| {
-            ReportError::at(line, format!("not the XML of a composite.xml: {what}")).hint("import the whole file")
+        let invalid = |what: String| {
+            ReportError::at(line, format!("not a valid composite.xml: {what}")).hint("import the complete file")
         };
-        match reader.read_event().map_err(|error| wrong(error.to_string()))? {
+        match reader.read_event().map_err(|error| invalid(error.to_string()))? {
             Event::Start(element) => {
                 let name = String::from_utf8_lossy(element.name().as_ref()).into_owned();
                 if path.len() == DEPTH_MAX || path.is_empty() && name != ROOT {
-                    return Err(wrong(format!("'{name}' does not belong here")));
+                    return Err(invalid(format!("unexpected element '{name}'")));
                 }
                 path.push(name);
                 match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -162,32 +158,32 @@ fn results(text: &str) -> Result<Vec<BarGraph>, ReportError> {
                 closed |= path.is_empty();
             }
             Event::Text(part) => {
-                let part = part.decode().map_err(|error| wrong(error.to_string()))?;
-                keep(&mut found, &path, &part);
+                let part = part.decode().map_err(|error| invalid(error.to_string()))?;
+                append(&mut found, &path, &part);
             }
             Event::CData(part) => {
-                let part = part.decode().map_err(|error| wrong(error.to_string()))?;
-                keep(&mut found, &path, &part);
+                let part = part.decode().map_err(|error| invalid(error.to_string()))?;
+                append(&mut found, &path, &part);
             }
             Event::GeneralRef(reference) => {
-                let name = reference.decode().map_err(|error| wrong(error.to_string()))?;
-                let meant = match reference.resolve_char_ref().map_err(|error| wrong(error.to_string()))? {
+                let name = reference.decode().map_err(|error| invalid(error.to_string()))?;
+                let resolved = match reference.resolve_char_ref().map_err(|error| invalid(error.to_string()))? {
                     Some(letter) => letter.to_string(),
                     None => quick_xml::escape::resolve_xml_entity(&name)
-                        .ok_or_else(|| wrong(format!("'&{name};' is not known")))?
+                        .ok_or_else(|| invalid(format!("unknown entity '&{name};'")))?
                         .to_string(),
                 };
-                keep(&mut found, &path, &meant);
+                append(&mut found, &path, &resolved);
             }
             Event::Eof if closed && path.is_empty() => return Ok(found),
-            Event::Eof => return Err(ReportError::cut(&format!("there is no </{ROOT}>"))),
+            Event::Eof => return Err(ReportError::truncated(&format!("</{ROOT}> is missing"))),
             _ => {}
         }
     }
 }
 
-/// Adds a piece of text to the element that it stands in.
-fn keep(found: &mut [BarGraph], path: &[String], part: &str) {
+/// Appends a part of a text to the element at `path`.
+fn append(found: &mut [BarGraph], path: &[String], part: &str) {
     let Some(result) = found.last_mut() else { return };
     let (texts, element) = match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [_, "Result", element] => (&mut result.texts, (*element).to_string()),

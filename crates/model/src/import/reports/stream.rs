@@ -1,5 +1,5 @@
-//! What STREAM 5.10 prints: the best rate of its four loops. The times of other iterations are not in it. Does not know
-//! whether the run kept STREAM's rules; that the arrays were larger than the caches is for the reader to see.
+//! Parses the output of STREAM 5.10: the best rate of each of the four loops. Does not check that the run followed
+//! STREAM's rules, such as arrays larger than the caches.
 
 use super::{ImportedReport, ReportError, number, number_with, numbered, row, single};
 use crate::values::record::ImportedRow;
@@ -7,10 +7,9 @@ use crate::values::workload::Better;
 
 const BANNER: &str = "STREAM version $Revision: ";
 const VERSION: &str = "5.10 $";
-/// The loops in their order, and how many arrays each goes through.
+/// Name of each loop and number of arrays that it reads and writes.
 const LOOPS: [(&str, f64); 4] = [("Copy", 2.0), ("Scale", 2.0), ("Add", 3.0), ("Triad", 3.0)];
 
-/// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("STREAM version"))
 }
@@ -23,10 +22,10 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         if line.starts_with("STREAM version") {
             if line.strip_prefix(BANNER) != Some(VERSION) {
-                return Err(ReportError::at(at, format!("'{line}' is not known; STREAM 5.10 can be read")));
+                return Err(ReportError::at(at, format!("unsupported version '{line}'; supported is STREAM 5.10")));
             }
             if seen {
-                return Err(ReportError::at(at, "a second report begins here").hint("import one report a file"));
+                return Err(ReportError::at(at, "a second report begins here").hint("import one report per file"));
             }
             seen = true;
         } else if let ["This", "system", "uses", bytes, ..] = words.as_slice() {
@@ -38,10 +37,10 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
             facts.push(("STREAM's threads".into(), (*threads).into()));
         } else if let Some(size) = LOOPS.iter().find(|(name, _)| words.first() == Some(&format!("{name}:").as_str())) {
             let array = element.zip(elements).map(|(bytes, count)| bytes * count);
-            let array = array.ok_or_else(|| ReportError::at(at, "the size of the arrays is not said above"))?;
+            let array = array.ok_or_else(|| ReportError::at(at, "the array size is missing before this line"))?;
             rows.push(one(at, line, &words, size.0, size.1 * array)?);
         } else if line.starts_with("Failed Validation") {
-            return Err(ReportError::at(at, "STREAM found its own results wrong: the rates mean nothing"));
+            return Err(ReportError::at(at, "the validation of STREAM failed; its rates are invalid"));
         } else if line.starts_with("Solution Validates:") {
             validated = true;
         }
@@ -49,10 +48,10 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
     if let Some((missing, _)) =
         LOOPS.iter().find(|(name, _)| !rows.iter().any(|row| row.test.ends_with(&name.to_lowercase())))
     {
-        return Err(ReportError::cut(&format!("there is no line '{missing}:'")));
+        return Err(ReportError::truncated(&format!("the line '{missing}:' is missing")));
     }
     if !validated {
-        return Err(ReportError::cut("there is no line 'Solution Validates:'"));
+        return Err(ReportError::truncated("the line 'Solution Validates:' is missing"));
     }
     Ok(single(rows, facts))
 }
@@ -67,12 +66,12 @@ fn one(at: usize, line: &str, words: &[&str], name: &str, bytes: f64) -> Result<
     };
     let (rate, seconds) = figures
         .filter(|(_, seconds)| *seconds > 0.0)
-        .ok_or_else(|| ReportError::at(at, format!("'{line}' is no line of a rate")))?;
-    // Both are rounded: the time to a millionth of a second, the rate to a tenth.
+        .ok_or_else(|| ReportError::at(at, format!("'{line}' is not a line with a rate")))?;
+    // The time is rounded to 1 us, the rate to 0.1 MB/s.
     let expected = bytes / seconds / 1e6;
     if (rate - expected).abs() > expected * 0.6e-6 / seconds + 0.1 {
-        return Err(ReportError::at(at, format!("{rate} MB/s do not fit the time, which gives {expected:.1}"))
-            .hint("the file was changed, or is of another kind of STREAM"));
+        return Err(ReportError::at(at, format!("the rate is {rate} MB/s, but the time gives {expected:.1}"))
+            .hint("the file was modified, or was written by a modified STREAM"));
     }
     Ok(row(&format!("stream {}", name.to_lowercase()), "bandwidth", "MB/s", Better::Higher, rate))
 }

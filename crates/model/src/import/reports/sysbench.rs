@@ -1,16 +1,15 @@
-//! Reports of sysbench 1.0's own tests: cpu, threads, mutex, memory, fileio. A report does not say which test it is of;
-//! what it prints tells, except threads from mutex: those are told apart by their events. Does not know what
-//! sysbench's scripts (OLTP) measure and refuses them.
+//! Parses reports of the built-in tests of sysbench 1.0: cpu, threads, mutex, memory, fileio. A report does not name
+//! its test; it is inferred from the printed lines, and for threads and mutex from the number of events. Reports of
+//! scripts (OLTP) are rejected.
 
 use super::{ImportedReport, ReportError, number_with, numbered, row, single};
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better::{self, Higher, Lower};
 
 const BANNER: &str = "sysbench 1.0.";
-/// The last line of a report.
+/// Title of the last line of a report.
 const LAST: &str = "execution time (avg/stddev)";
 
-/// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("sysbench 1."))
 }
@@ -21,14 +20,14 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
     let version = banners.next().map_or("", |(_, line)| line);
     if !version.starts_with(BANNER) {
         let at = lines.iter().find(|(_, line)| *line == version).map_or(1, |(at, _)| *at);
-        return Err(ReportError::at(at, format!("'{version}' is not known; reports of sysbench 1.0 can be read")));
+        return Err(ReportError::at(at, format!("unsupported version '{version}'; supported is sysbench 1.0")));
     }
     if let Some((at, _)) = banners.next() {
-        return Err(ReportError::at(*at, "a second report begins here").hint("import one report a file"));
+        return Err(ReportError::at(*at, "a second report begins here").hint("import one report per file"));
     }
     if let Some((at, _)) = lines.iter().find(|(_, line)| line.starts_with("SQL statistics")) {
-        return Err(ReportError::at(*at, "the report of a database test is not read")
-            .hint("import cpu, threads, mutex, memory or fileio"));
+        return Err(ReportError::at(*at, "reports of database tests are not supported")
+            .hint("import a report of cpu, threads, mutex, memory or fileio"));
     }
     let values = Values { lines };
     let version = version.split_whitespace().nth(1).unwrap_or_default();
@@ -36,24 +35,24 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
 }
 
 fn report(values: &Values<'_>, version: &str) -> Result<ImportedReport, ReportError> {
-    // It is the last thing printed: with it the rest is there.
+    // Printed last: if it is complete, the report is.
     let (at, last) = values.text(LAST)?;
     if last
         .split_once('/')
         .and_then(|(mean, deviation)| Some((number_with(mean, 4)?, number_with(deviation, 2)?)))
         .is_none()
     {
-        return Err(ReportError::at(at, format!("'{last}' is no execution time, or is cut off")));
+        return Err(ReportError::at(at, format!("'{last}' is not an execution time, or is truncated")));
     }
     let threads = values.count("Number of threads")?;
     let seconds = values.seconds()?;
     let events = values.count("total number of events")?;
     let mut notes = Vec::new();
-    let (test, mut rows) = if values.has(&["CPU speed:", "Prime numbers limit:"]) {
+    let (test, mut rows) = if values.has_any(&["CPU speed:", "Prime numbers limit:"]) {
         ("sysbench cpu".into(), vec![("rate", "events/s", Higher, values.figure("events per second", 2)?)])
-    } else if values.has(&["File operations:", "Extra file open flags:", "reads/s:"]) {
+    } else if values.has_any(&["File operations:", "Extra file open flags:", "reads/s:"]) {
         fileio(values)?
-    } else if values.has(&["Running memory speed test", "Total operations:", " MiB transferred ("]) {
+    } else if values.has_any(&["Running memory speed test", "Total operations:", " MiB transferred ("]) {
         memory(values)?
     } else if events == threads {
         ("sysbench mutex".into(), vec![("time", "s", Lower, seconds)])
@@ -68,7 +67,7 @@ fn report(values: &Values<'_>, version: &str) -> Result<ImportedReport, ReportEr
     }
     let percentile = values.percentile()?;
     rows.push((&percentile.0, "ms", Lower, percentile.1));
-    // What is printed as 0.00 was not done, or is shorter than can be printed: no figure.
+    // 0.00 means not executed, or below the resolution of the report.
     let rows = rows.into_iter().filter(|(.., value)| *value > 0.0);
     let rows: Vec<ImportedRow> =
         rows.map(|(metric, unit, better, value)| row(&test, metric, unit, better, value)).collect();
@@ -111,23 +110,23 @@ fn fileio<'a>(values: &Values<'_>) -> Result<(String, Vec<Figure<'a>>), ReportEr
 }
 
 fn broken(at: usize, line: &str) -> ReportError {
-    ReportError::at(at, format!("'{}' has no figure where it should, or is cut off", line.trim()))
+    ReportError::at(at, format!("'{}' has no valid figure, or is truncated", line.trim()))
 }
 
-/// The report's lines, most of which are `title: value`.
+/// Lines of the report, most of them `title: value`.
 struct Values<'a> {
     lines: Vec<(usize, &'a str)>,
 }
 
 impl<'a> Values<'a> {
-    /// Whether there is any of a test's own lines: with one of them the others have to be there.
-    fn has(&self, own: &[&str]) -> bool {
-        self.lines.iter().any(|(_, line)| own.iter().any(|own| line.contains(own)))
+    /// Returns whether any of the parts is present. One is enough: if the others are missing, the report is damaged.
+    fn has_any(&self, parts: &[&str]) -> bool {
+        self.lines.iter().any(|(_, line)| parts.iter().any(|part| line.contains(part)))
     }
 
     fn line(&self, part: &str) -> Result<(usize, &'a str), ReportError> {
         let found = self.lines.iter().find(|(_, line)| line.contains(part));
-        found.copied().ok_or_else(|| ReportError::cut(&format!("there is no line with '{}'", part.trim())))
+        found.copied().ok_or_else(|| ReportError::truncated(&format!("the line with '{}' is missing", part.trim())))
     }
 
     fn text(&self, title: &str) -> Result<(usize, &'a str), ReportError> {
@@ -135,7 +134,7 @@ impl<'a> Values<'a> {
             Some((*at, line.trim_start().strip_prefix(title)?.strip_prefix(':')?.trim()))
         };
         let found = self.lines.iter().find_map(value);
-        found.ok_or_else(|| ReportError::cut(&format!("there is no line '{title}:'")))
+        found.ok_or_else(|| ReportError::truncated(&format!("the line '{title}:' is missing")))
     }
 
     fn figure(&self, title: &str, decimals: usize) -> Result<f64, ReportError> {
@@ -154,7 +153,7 @@ impl<'a> Values<'a> {
         seconds.filter(|seconds| *seconds > 0.0).ok_or_else(|| broken(at, &format!("total time: {text}")))
     }
 
-    /// `95th percentile: 0.21` as `latency-p95`.
+    /// Parses `95th percentile: 0.21`; its metric is `latency-p95`.
     fn percentile(&self) -> Result<(String, f64), ReportError> {
         let (at, line) = self.line("th percentile:")?;
         let (rank, value) = line.trim().split_once("th percentile:").unwrap_or_default();

@@ -1,54 +1,48 @@
-//! The report that UnixBench writes, as text: one section for each number of copies, a line for each test's score, then
-//! the index. Knows version 5.1.3; another version may measure other things under the same names, so it is refused.
+//! Parses text reports of UnixBench 5.1.3: for each number of copies the scores of the tests, then the index. Other
+//! versions are rejected, because they may measure something else under the same names.
 
 use super::ReportError;
 use crate::import::unixbench::TESTS;
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better;
 
-/// The version that is known.
 const VERSION: &str = "5.1.3";
 const BANNER: &str = "BYTE UNIX Benchmarks (Version ";
 const COPIES: &str = "in system; running ";
 const INDEX: &str = "System Benchmarks Index Score";
-/// Tests that the index does not have: its title in reports, its name here.
+/// Tests outside the index: title in reports, and name.
 const OTHERS: [(&str, &str); 1] = [("Shell Scripts (16 concurrent)", "shell-16")];
 
-/// The runs of one report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnixBenchReport {
-    /// In the report's order.
+    /// In the order of the report, one per number of copies.
     pub runs: Vec<ReportRun>,
 }
 
-/// All tests with one number of copies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportRun {
-    /// How many copies ran at once.
+    /// Number of concurrent copies.
     pub copies: u32,
-    /// In the report's order.
+    /// In the order of the report.
     pub scores: Vec<ReportScore>,
-    /// The index that the report prints, where all its tests were run.
+    /// Printed index; `None` if it is partial, because tests are missing.
     pub index: Option<f64>,
-    /// Whether it was printed to its end, which is an index: of all tests, or of those that were run.
-    pub ended: bool,
+    /// Whether the report has the last line of the run: the index, complete or partial.
+    pub is_complete: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportScore {
-    /// Its name here; the report's title where the test is not one of ours.
+    /// Name of the test; its title in the report if the test is unknown.
     pub test: String,
     pub score: f64,
-    /// Its unit.
     pub unit: String,
 }
 
-/// Whether a text looks like it.
 pub fn detect(text: &str) -> bool {
     text.lines().any(|line| line.trim().starts_with(BANNER))
 }
 
-/// Reads a report as rows of figures.
 pub fn read(text: &str) -> Result<super::ImportedReport, ReportError> {
     parse(text).map(|report| report.rows())
 }
@@ -57,32 +51,31 @@ pub fn parse(text: &str) -> Result<UnixBenchReport, ReportError> {
     let mut lines = text.lines().enumerate().map(|(number, line)| (number + 1, line));
     let (number, version) = lines
         .find_map(|(number, line)| Some((number, line.trim().strip_prefix(BANNER)?.strip_suffix(')')?)))
-        .ok_or_else(|| ReportError::whole(format!("this is no report of UnixBench: no line begins with '{BANNER}'")))?;
+        .ok_or_else(|| {
+            ReportError::whole(format!("the file is not a report of UnixBench: no line begins with '{BANNER}'"))
+        })?;
     if version != VERSION {
-        return Err(ReportError::at(
-            number,
-            format!("version {version} is not known; reports of {VERSION} can be read"),
-        ));
+        return Err(ReportError::at(number, format!("unsupported version {version}; supported is {VERSION}")));
     }
     let mut runs: Vec<ReportRun> = Vec::new();
     for (number, line) in lines {
         if line.contains(COPIES) {
-            runs.push(ReportRun { copies: copies(number, line)?, scores: Vec::new(), index: None, ended: false });
+            runs.push(ReportRun { copies: copies(number, line)?, scores: Vec::new(), index: None, is_complete: false });
         } else if let Some(run) = runs.last_mut() {
             read_line(run, number, line)?;
         }
     }
     match runs.iter().find(|run| run.scores.is_empty()) {
-        Some(run) => {
-            Err(ReportError::whole(format!("the run with {} copies has no scores: the report is cut off", run.copies)))
-        }
+        Some(run) => Err(ReportError::truncated(&format!("the run with {} copies has no scores", run.copies))),
         None if runs.iter().any(|run| {
-            !run.ended && run.scores.iter().any(|score| crate::import::unixbench::find(&score.test).is_some())
+            !run.is_complete && run.scores.iter().any(|score| crate::import::unixbench::find(&score.test).is_some())
         }) =>
         {
-            Err(ReportError::cut(&format!("a run has no line '{INDEX}'")))
+            Err(ReportError::truncated(&format!("a run has no line '{INDEX}'")))
         }
-        None if runs.is_empty() => Err(ReportError::whole(format!("there is no run: no line has '{COPIES}'"))),
+        None if runs.is_empty() => {
+            Err(ReportError::whole(format!("the report has no runs: no line contains '{COPIES}'")))
+        }
         None => Ok(UnixBenchReport { runs }),
     }
 }
@@ -90,21 +83,22 @@ pub fn parse(text: &str) -> Result<UnixBenchReport, ReportError> {
 /// `2 CPUs in system; running 1 parallel copy of tests`
 fn copies(number: usize, line: &str) -> Result<u32, ReportError> {
     let count = line.split_once(COPIES).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-    count.ok_or_else(|| ReportError::at(number, format!("'{}' does not say how many copies ran", line.trim())))
+    count.ok_or_else(|| ReportError::at(number, format!("'{}' does not contain the number of copies", line.trim())))
 }
 
 fn read_line(run: &mut ReportRun, number: usize, line: &str) -> Result<(), ReportError> {
     if let Some(score) = line.strip_prefix(INDEX) {
-        run.ended = true;
+        run.is_complete = true;
         if !score.contains("Partial") {
             let index = score.trim().parse();
-            run.index = Some(index.map_err(|_| ReportError::at(number, format!("'{}' is no index", score.trim())))?);
+            run.index =
+                Some(index.map_err(|_| ReportError::at(number, format!("'{}' is not an index", score.trim())))?);
         }
     } else if line.trim_end().ends_with("samples)") {
-        let score =
-            score(line).ok_or_else(|| ReportError::at(number, format!("'{}' is no line of a score", line.trim())))?;
+        let score = score(line)
+            .ok_or_else(|| ReportError::at(number, format!("'{}' is not a line with a score", line.trim())))?;
         if run.scores.iter().any(|other| other.test == score.test) {
-            return Err(ReportError::at(number, format!("a second score of {}", score.test)));
+            return Err(ReportError::at(number, format!("duplicate score of {}", score.test)));
         }
         run.scores.push(score);
     }
@@ -123,7 +117,7 @@ fn score(line: &str) -> Option<ReportScore> {
 }
 
 impl UnixBenchReport {
-    /// One column per number of copies.
+    /// Converts the scores into rows, with one column per number of copies.
     pub fn rows(&self) -> super::ImportedReport {
         let columns = self.runs.iter().map(|run| match run.copies {
             1 => "1 copy".to_string(),
@@ -132,12 +126,12 @@ impl UnixBenchReport {
         let mut rows: Vec<ImportedRow> = Vec::new();
         for (column, run) in self.runs.iter().enumerate() {
             for score in &run.scores {
-                let place = rows.iter().position(|row| row.test == score.test).unwrap_or_else(|| {
+                let index = rows.iter().position(|row| row.test == score.test).unwrap_or_else(|| {
                     let first = super::row(&score.test, "score", &score.unit, Better::Higher, score.score);
                     rows.push(ImportedRow { values: vec![None; self.runs.len()], ..first });
                     rows.len() - 1
                 });
-                rows[place].values[column] = Some(score.score);
+                rows[index].values[column] = Some(score.score);
             }
         }
         super::ImportedReport { columns: columns.collect(), rows, facts: Vec::new(), notes: Vec::new() }
@@ -168,7 +162,7 @@ System Benchmarks Index Score (Partial Only)                          287.1
     }
 
     #[test]
-    fn a_short_report_is_read() {
+    fn report_with_partial_index_is_parsed() {
         let report = parse(SHORT).unwrap();
         let [run] = report.runs.as_slice() else { panic!("{report:?}") };
         assert_eq!((run.copies, run.index), (1, None), "a partial index is not the index");
@@ -178,17 +172,17 @@ System Benchmarks Index Score (Partial Only)                          287.1
     }
 
     #[test]
-    fn other_versions_and_broken_lines_are_named() {
-        assert!(error("hello\n").1.contains("no report of UnixBench"));
+    fn other_versions_and_damaged_lines_return_errors() {
+        assert!(error("hello\n").1.contains("not a report of UnixBench"));
         let (line, what) = error(&SHORT.replace("5.1.3", "6.0.0"));
         assert!(line == Some(1) && what.contains("version 6.0.0"), "{what}");
         let (line, what) = error(&SHORT.replace("1234.5 lps ", "fast lps"));
-        assert!(line == Some(5) && what.contains("no line of a score"), "{what}");
+        assert!(line == Some(5) && what.contains("not a line with a score"), "{what}");
         assert_eq!(error(&SHORT.replace("running 1 ", "running many ")).0, Some(3));
         assert_eq!(error(&SHORT.replace("Shell Scripts (16 concurrent)", "Execl Throughput             ")).0, Some(6));
-        let cut: String = SHORT.lines().take(4).map(|line| format!("{line}\n")).collect();
-        assert!(error(&cut).1.contains("cut off"));
+        let truncated: String = SHORT.lines().take(4).map(|line| format!("{line}\n")).collect();
+        assert!(error(&truncated).1.contains("truncated"));
         let empty: String = SHORT.lines().take(2).map(|line| format!("{line}\n")).collect();
-        assert!(error(&empty).1.contains("there is no run"));
+        assert!(error(&empty).1.contains("the report has no runs"));
     }
 }

@@ -1,5 +1,5 @@
 //! Canonical forms: two placements have the same form exactly if exchanging equivalent parts of the machine turns one
-//! into the other (tree isomorphism after Aho, Hopcroft and Ullman). The meaning of labels is not known here.
+//! into the other (tree isomorphism after Aho, Hopcroft and Ullman). Must not depend on the meaning of labels.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;

@@ -59,8 +59,8 @@ fn below<N: Number>(tree: &Tree, part: usize, degree: usize, known: &mut Known<N
     classes
 }
 
-/// Returns the mean number of labellings that a permutation of units leaves unchanged (Burnside's lemma). A cycle leaves a
-/// labelling unchanged if it is equal in all of its units; the marked node must be in a unit that is not moved.
+/// Returns the mean number of labellings that a permutation of units leaves unchanged (Burnside's lemma). A cycle
+/// leaves a labelling unchanged if it is equal in all of its units; the marked node must be in a fixed unit.
 fn listed<N: Number>(
     tree: &Tree,
     units: &[DistanceUnit],
@@ -164,7 +164,7 @@ impl ClassList<'_> {
         sets
     }
 
-    /// Returns the sets of equivalent children with these shares, largest first. Equal shares form a multiset of classes.
+    /// Returns the sets of equivalent children with these shares, largest first. Equal shares form a multiset.
     fn run(&mut self, child: usize, first: usize, shares: &[usize]) -> Vec<Positions> {
         let each = self.tree.parts[child].cpus;
         let mut sets: Vec<Positions> = vec![Vec::new()];

@@ -23,8 +23,8 @@ const ALL_CLASSES_MAX: f64 = 48.0;
 /// Maximum length of a list before equivalent sets are merged, for machines whose symmetries are listed.
 const LIST_MAX: f64 = 20_000.0;
 
-/// On machines with more CPUs, numbers of threads between the sizes of parts are only powers of two: the first stage has
-/// every number of threads, and should have at most hundreds of candidates.
+/// On machines with more CPUs, numbers of threads between the sizes of parts are only powers of two: the first stage
+/// has every number of threads, and should have at most hundreds of candidates.
 const FINE_LADDER_MAX: usize = 128;
 
 pub(super) struct CandidateSet<'a> {
@@ -139,7 +139,7 @@ impl<'a> CandidateSet<'a> {
         self.add_sets(more, Some(threads), false);
     }
 
-    /// Returns the numbers of threads to try: 1, 2, 3, 4, 6, 8, 12, 16 .. and the sizes of cores, caches, nodes, packages.
+    /// Returns the numbers of threads to try: 1, 2, 3, 4, 6, 8, 12, 16 .. and sizes of cores, caches, nodes, packages.
     fn ladder(&self) -> Vec<usize> {
         let most = self.usable.min(self.limits.cpus_max);
         let doubled = (0..usize::BITS - 2).flat_map(|power| [1 << power, 3 << power]);
@@ -177,7 +177,7 @@ impl<'a> CandidateSet<'a> {
         }
     }
 
-    /// Adds a set of CPUs unless an equivalent set exists. Returns the index of its shape; `None` if a limit forbids it.
+    /// Adds a set of CPUs unless an equivalent set exists. Returns its shape's index; `None` if a limit forbids it.
     pub fn add(&mut self, threads: usize, cpus: Vec<CpuId>, first_stage: bool) -> Option<usize> {
         if cpus.is_empty() || cpus.len() > self.limits.cpus_max {
             return None;

@@ -291,7 +291,7 @@ fn first_filled(capacities: &[usize], threads: usize) -> Option<Vec<usize>> {
     (remaining == 0).then_some(shares)
 }
 
-/// Divides threads over the `parts` with the largest capacity, as evenly as capacities allow; `None` if they do not fit.
+/// Divides threads over the largest `parts` as evenly as capacities allow; `None` if they do not fit.
 fn evenly(capacities: &[usize], threads: usize, parts: usize) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = (0..capacities.len()).collect();
     order.sort_by_key(|part| usize::MAX - capacities[*part]);

@@ -1,4 +1,4 @@
-//! Combines candidates with interrupt affinities of devices: unchanged, and every named rule that has a distinct effect.
+//! Combines candidates with interrupt affinities of devices: unchanged, and each named rule with a distinct effect.
 
 use super::SearchSpace;
 use crate::placements::placement::cores::CoreIndex;
@@ -28,8 +28,8 @@ pub(super) fn route_rules(
             Ok(routed) if routes.iter().all(|(_, other)| other.interrupts != routed.interrupts) => {
                 routes.push((route, routed));
             }
-            // For example `same-core` without bindings, or `other-node` on one node. Devices with managed interrupts are
-            // rejected earlier.
+            // For example `same-core` without bindings, or `other-node` on one node. Devices with managed interrupts
+            // are rejected earlier.
             Ok(_) | Err(PlacementError::Unavailable(_)) => {}
             Err(PlacementError::Invalid(error)) => return Err(error),
         }

@@ -61,8 +61,8 @@ pub(super) type Choice = (MemoryChoice, MemoryPolicy, bool);
 /// Default distance if the machine reports none: the firmware's value for any remote node.
 const REMOTE_DISTANCE_DEFAULT: u64 = 20;
 
-/// Returns the memory policies for these CPUs. Empty `bindings`: the kernel chooses. On a machine with one memory node, the
-/// kernel's policy is the only one.
+/// Returns the memory policies for these CPUs. Empty `bindings`: the kernel chooses. On a machine with one memory node,
+/// the kernel's policy is the only one.
 pub(super) fn choices(
     core_index: &CoreIndex,
     tree: &Tree,

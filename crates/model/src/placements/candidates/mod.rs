@@ -77,7 +77,7 @@ pub struct Candidates {
     pub stages: Stages,
     /// Number of placements without symmetry; if there are two commands, of the first.
     pub raw: Count,
-    /// Number of classes of CPU sets, ignoring memory. Sets that become equal by exchanging equivalent parts are one class.
+    /// Number of classes of CPU sets, ignoring memory. Exchanging equivalent parts does not change the class.
     pub classes: Count,
     /// Steps of the reduction from the raw placements to the candidates, for `--explain`.
     pub steps: Vec<Step>,

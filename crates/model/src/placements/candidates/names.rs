@@ -21,8 +21,8 @@ impl<'a> Names<'a> {
         Self { core_index, features, policies: BTreeMap::new() }
     }
 
-    /// Returns the policy with exactly this placement, else numactl's letters. `requested` is the number of threads that
-    /// `parse` will get; `None` if the command chooses its number of threads.
+    /// Returns the policy with exactly this placement, else numactl's letters. `requested` is the number of threads
+    /// that `parse` will get; `None` if the command chooses its number of threads.
     pub fn name(
         &mut self,
         requested: Option<usize>,

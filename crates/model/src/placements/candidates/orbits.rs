@@ -1,5 +1,5 @@
-//! Exhaustive tests: on small random machines, canonical forms and counts must agree with the orbits of all permutations
-//! of CPUs and nodes that keep the topology. Must not use the tree to find these permutations.
+//! Exhaustive tests: on small random machines, canonical forms and counts must agree with the orbits of all
+//! permutations of CPUs and nodes that keep the topology. Must not use the tree to find these permutations.
 
 use std::collections::BTreeMap;
 
@@ -351,7 +351,7 @@ fn candidate_forms_distinguish_measured_classes() {
     assert_eq!(count(&["0,2", "1,3"]), Count::new(2));
 }
 
-/// With one of two packages excluded, machine and package are merged, but memory of the machine stays remote to all CPUs.
+/// With one of two packages excluded, they are merged, but memory of the machine stays remote to all CPUs.
 #[test]
 fn candidate_forms_distinguish_memory_of_merged_machine() {
     let empty = Package { nodes: Vec::new(), caches: Vec::new() };

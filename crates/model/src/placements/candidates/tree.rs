@@ -84,7 +84,7 @@ pub(super) struct Nodes {
 }
 
 impl Tree {
-    /// Builds the tree; `None` if this process may not use any CPU. CPUs in different sets of `measured` are distinguished.
+    /// Builds the tree; `None` if this process may not use any CPU. Different sets of `measured` are distinguished.
     pub fn new(core_index: &CoreIndex, measured: &[CpuSet]) -> Option<Self> {
         let mut interner = Interner::default();
         let mut nodes = nodes(core_index, &mut interner);
@@ -256,8 +256,8 @@ pub(super) fn memory_in_order(part: &TreeNodeDraft, classes: &[u32]) -> Vec<usiz
     memory
 }
 
-/// Number of objects around and including the one to which a node is attached. It distinguishes memory of an outer object
-/// that is merged with its only child.
+/// Number of objects around and including the one to which a node is attached. It distinguishes memory of an outer
+/// object that is merged with its only child.
 fn depth(topology: &Topology, node: NodeId) -> u32 {
     let has_node =
         |object: &usize| topology.objects[*object].memory.iter().any(|index| topology.nodes[*index].os == node);

@@ -1,5 +1,5 @@
-//! Replaces the reported speeds of a machine by measured ones, and distinguishes CPUs that are equivalent by the topology
-//! but differ in measurements. Values are quantised like reported ones: noise within 10 % distinguishes nothing.
+//! Replaces the reported speeds of a machine by measured ones, and distinguishes CPUs that are equivalent by the
+//! topology but differ in measurements. Values are quantised like reported ones: noise of 10 % is ignored.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ impl MeasuredMap {
         MeasuredTopology { topology, classes }
     }
 
-    /// Returns distances between all nodes: 10 from a node to itself, others by the ratio of latencies. A node without CPUs
-    /// is as far from others as they are from it. `None` if a distance is neither measured nor reported.
+    /// Returns distances between all nodes: 10 from a node to itself, others by the ratio of latencies. A node without
+    /// CPUs is as far from others as they are from it. `None` if a distance is neither measured nor reported.
     fn levelled_distances(&self, topology: &Topology) -> Option<Distances> {
         let nodes: Vec<NodeId> = topology.nodes.iter().map(|node| node.os).collect();
         let latencies: Vec<u64> = self.node_distances.iter().map(|hop| tenths(hop.latency_ns)).collect();
@@ -71,8 +71,8 @@ fn levelled(values: &[u64]) -> BTreeMap<u64, u64> {
     values.iter().map(|value| (*value, members[&level_of[value]][members[&level_of[value]].len() / 2])).collect()
 }
 
-/// Returns the classes of CPUs that latencies between cores distinguish. `None` unless every pair was measured, because a
-/// pair that represents others provides no information about them.
+/// Returns the classes of CPUs that latencies between cores distinguish. `None` unless every pair was measured, because
+/// a pair that represents others provides no information about them.
 fn classes(topology: &Topology, measured: &[CorePair]) -> Vec<CpuSet> {
     let level_of = quantise(measured.iter().map(|pair| tenths(pair.latency.median)).collect());
     let level: BTreeMap<(CpuId, CpuId), u32> = measured

@@ -1,5 +1,5 @@
 //! The measured speeds of a machine: latencies between cores, latency and bandwidth between CPUs and memory, latency by
-//! working-set size. A measured map is an ordinary run: `plan` returns the cells, `result` reads the map from the results.
+//! working-set size. A measured map is an ordinary run: `plan` returns the cells, `result` reads the results.
 
 mod applied;
 mod groups;
@@ -93,8 +93,8 @@ pub struct MemoryPath {
 /// A bandwidth in MB/s.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bandwidth {
-    /// `read`: only loads. `write`: only stores. `copy`: equal amounts. `triad`: two reads per write. Bytes are counted as in
-    /// STREAM, without write-allocate traffic.
+    /// `read`: only loads. `write`: only stores. `copy`: equal amounts. `triad`: two reads per write. Bytes are counted
+    /// as in STREAM, without write-allocate traffic.
     pub mix: String,
     /// Whether stores bypass the caches.
     pub non_temporal: bool,
@@ -141,8 +141,8 @@ pub struct CacheLevel {
     pub level: String,
     /// Size of the cache; 0 for memory.
     pub cache_bytes: Bytes,
-    /// Working-set size from `sizes`: the largest that uses at most half of the cache, because other data is cached, too;
-    /// for memory the largest of all.
+    /// Working-set size from `sizes`: the largest that uses at most half of the cache, because other data is cached,
+    /// too; for memory the largest of all.
     pub at_bytes: Bytes,
     /// Latency of one load in ns, as in `sizes`.
     pub latency: MeasuredValue,

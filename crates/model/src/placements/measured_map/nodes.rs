@@ -69,8 +69,8 @@ impl MeasuredMap {
         .concat()
     }
 
-    /// Returns the latencies in ns between nodes with CPUs, as a square matrix. `None` with fewer than two nodes or if a
-    /// value is missing.
+    /// Returns the latencies in ns between nodes with CPUs, as a square matrix. `None` with fewer than two nodes or if
+    /// a value is missing.
     pub fn latency_matrix(&self) -> Option<Distances> {
         let mut nodes: Vec<NodeId> = self.node_distances.iter().map(|hop| hop.from).collect();
         nodes.dedup();

@@ -27,7 +27,7 @@ pub(super) const LOADED: &str = "loaded-latency";
 pub(super) const SMT_COMPUTE: &str = "smt-compute";
 pub(super) const SMT_CACHE: &str = "smt-cache";
 
-/// Delays of readers after every 4 KiB, which takes some hundred ns itself: from about a tenth of the load to full load.
+/// Delays of readers after every 4 KiB, which takes some hundred ns itself: from about a tenth to full load.
 const DELAYS: [&str; 3] = ["5us", "1us", "0ns"];
 const DELAYS_THOROUGH: [&str; 7] = ["20us", "5us", "2us", "1us", "500ns", "200ns", "0ns"];
 

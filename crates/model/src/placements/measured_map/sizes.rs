@@ -6,8 +6,8 @@ use crate::values::units::Bytes;
 
 /// One page. Smaller sizes would repeat the first cache.
 const SMALLEST: u64 = 4 << 10;
-/// A random walk through eight times the last cache still hits it for one eighth of the lines. google/multichase's default
-/// sizes have the same remainder.
+/// A random walk through eight times the last cache still hits it for one eighth of the lines. google/multichase's
+/// default sizes have the same remainder.
 const CACHES_TO_MEMORY: u64 = 8;
 /// Default size of google/multichase.
 const MEMORY_AT_LEAST: u64 = 256 << 20;
@@ -41,7 +41,7 @@ pub(super) fn loaded_bytes(topology: &Topology, threads: usize, node: NodeId) ->
     Bytes(cache.saturating_mul(4).min(each))
 }
 
-/// Returns the part of a node's memory that may be used: a quarter, as a power of two, because other programs use it, too.
+/// Returns the part of a node's memory that may be used: a quarter, as a power of two; other programs need the rest.
 fn usable_bytes(topology: &Topology, node: NodeId) -> u64 {
     let bytes = topology.node(node).map_or(0, |node| node.bytes.0);
     if bytes == 0 { MEMORY_AT_LEAST } else { (bytes / 4 + 1).next_power_of_two() / 2 }

@@ -1,4 +1,4 @@
-//! Limits of DRAM in names of placements, the parts `expand:SIZE` and `swap:SIZE`. Enforcing a limit is not done here.
+//! Limits of DRAM in names of placements, the parts `expand:SIZE` and `swap:SIZE`. Must not enforce limits.
 
 use serde::{Deserialize, Serialize};
 

@@ -25,7 +25,7 @@ pub struct CommandLines {
     pub slurm: Option<String>,
     /// OpenMP's environment variables, one place per CPU. CPUs only.
     pub openmp: Option<String>,
-    /// Configuration of kubelet and container with which Kubernetes chooses similar CPUs; exact CPUs cannot be requested.
+    /// Configuration of kubelet and container with which Kubernetes chooses similar CPUs; exact CPUs are impossible.
     pub kubernetes: Option<String>,
     /// Elements of a libvirt domain with one virtual CPU per CPU.
     pub libvirt: Option<String>,

@@ -89,7 +89,7 @@ impl<'a> CoreIndex<'a> {
         index
     }
 
-    /// Finds clusters: L3s if the machine has any, else the last cache that cores share, else groups marked as clusters.
+    /// Finds clusters: L3s if the machine has any, else the last shared cache, else groups marked as clusters.
     fn find_clusters(&mut self) {
         let topology = self.topology;
         let caches = |level: u32| -> Vec<&CpuSet> { topology.caches(level).map(|cache| &cache.cpus).collect() };

@@ -26,7 +26,7 @@ pub(crate) enum CpuRule {
     OneNode,
 }
 
-/// Chosen CPUs: thread i is pinned to `cpus[i]`. They are in logical order, so a policy only decides which CPUs are used.
+/// Chosen CPUs: thread i is pinned to `cpus[i]`. They are in logical order, so a policy only selects CPUs.
 pub(super) struct CpuList {
     pub cpus: Vec<CpuId>,
     pub threads: usize,
@@ -64,7 +64,7 @@ fn one_thread_each(index: &CoreIndex, cpus: Vec<CpuId>) -> CpuList {
     CpuList { reason: reason::bindings(index, &cpus), threads: cpus.len(), cpus }
 }
 
-/// One thread per core while there are cores, then hardware threads. `owner` completes the error "needs 30 CPUs, ... 24".
+/// One thread per core while there are cores, then hardware threads. `owner` precedes the maximum in errors.
 fn choose_from(
     index: &CoreIndex,
     cores: &[usize],
@@ -114,9 +114,9 @@ fn with_cluster_note(index: &CoreIndex, mut list: CpuList) -> CpuList {
     list
 }
 
-/// Returns the cores of the best cluster for `threads` threads: fast cores first, then the lowest index. If `threads` is
-/// `None`, the cluster with the largest capacity is best. `usable` selects cores of a cluster, and `capacity` returns the
-/// number of threads that fit on them. The error is the largest capacity.
+/// Returns the cores of the best cluster for `threads` threads: fast cores first, then the lowest index. If `threads`
+/// is `None`, the cluster with the largest capacity is best. `usable` selects cores of a cluster, and `capacity`
+/// returns the number of threads that fit on them. The error is the largest capacity.
 fn best_cluster(
     index: &CoreIndex,
     threads: Option<usize>,

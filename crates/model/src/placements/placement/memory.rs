@@ -108,7 +108,7 @@ fn local(index: &CoreIndex, bindings: &[CpuId]) -> Result<WithReason, String> {
 }
 
 /// Chooses the farthest node that has CPUs. A node without CPUs (CXL, HBM, a graphics card) is chosen only if there is
-/// no other, because "the remote node" usually means the DRAM of another socket. Such tiers have names: `compact+node:2`.
+/// no other, because "the remote node" usually means the DRAM of another socket. Use `compact+node:2` for such tiers.
 fn remote(index: &CoreIndex, bindings: &[CpuId]) -> Result<WithReason, String> {
     let all = index.memory_nodes();
     if all.len() < 2 {

@@ -38,9 +38,9 @@ pub struct Placement {
     pub reason: String,
     /// Number of threads that the workload starts.
     pub threads: usize,
-    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may use
-    /// all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit placements
-    /// may be longer, if the user named more CPUs than threads.
+    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may
+    /// use all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit
+    /// placements may be longer, if the user named more CPUs than threads.
     #[serde(rename = "seats")]
     pub bindings: Vec<CpuId>,
     pub memory: MemoryPolicy,
@@ -73,7 +73,7 @@ pub enum MemoryPolicy {
     WeightedInterleave(NodeSet),
     /// On this node until it is full, then on others.
     Preferred(NodeId),
-    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is guaranteed.
+    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves pages, so nodes are not fixed.
     Far,
 }
 
@@ -159,8 +159,8 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
     }
 }
 
-/// Whether measuring both placements would repeat one measurement: the same threads on the same CPUs with the same memory.
-/// On a machine with one memory node, all policies that choose nodes are equal.
+/// Whether measuring both placements would repeat one measurement: the same threads on the same CPUs with the same
+/// memory. On a machine with one memory node, all policies that choose nodes are equal.
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let beyond = one.memory.is_beyond_dram() || other.memory.is_beyond_dram();
     let same_memory = one.memory == other.memory || (topology.allowed_nodes.len() < 2 && !beyond);

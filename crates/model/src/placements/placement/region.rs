@@ -22,8 +22,8 @@ struct Region {
     parts: Vec<Region>,
 }
 
-/// Returns one CPU for each of `count` threads, in logical order: separate cores while there are enough, then the second
-/// hardware threads, and so on. The cores must have at least `count` CPUs.
+/// Returns one CPU for each of `count` threads, in logical order: separate cores while there are enough, then the
+/// second hardware threads, and so on. The cores must have at least `count` CPUs.
 pub(super) fn choose(index: &CoreIndex, cores: &[usize], count: usize, spread: SpreadRule) -> Vec<CpuId> {
     debug_assert!(count <= index.cpu_count(cores));
     let mut bindings = Vec::with_capacity(count);

@@ -1,6 +1,5 @@
 //! Selects the machine settings that may be shared. A fact that is not listed is omitted, so that new facts are private
-//! by
-//! default.
+//! by default.
 
 use super::pseudonyms::Pseudonyms;
 use crate::values::settings::{Fact, FactValue, Settings};
@@ -31,7 +30,7 @@ const PUBLIC: [&str; 18] = [
 const PUBLIC_LISTS: [&str; 2] = ["kernel.isolated-cpus", "kernel.nohz-full-cpus"];
 
 /// Facts with product names, which can look like serial numbers.
-const MADE: [&str; 6] =
+const VENDOR_TEXTS: [&str; 6] =
     ["cpu.model", "machine.model", "machine.bios-version", "machine.bios-date", "os.distribution", "cpu.microcode"];
 
 /// Kernel parameters that affect measurements, with or without a value.
@@ -109,7 +108,7 @@ const PARAMETERS: [&str; 70] = [
 ];
 
 /// Replaces a kernel parameter that is not shared.
-const UNTOLD: &str = "...";
+const HIDDEN: &str = "...";
 
 pub(super) fn share(settings: &Settings, words: &mut Pseudonyms) -> Settings {
     Settings { facts: settings.facts.iter().filter_map(|fact| shared_fact(fact, words)).collect() }
@@ -125,7 +124,7 @@ fn shared_fact(fact: &Fact, words: &mut Pseudonyms) -> Option<Fact> {
             words.count("boot ids");
             FactValue::Known(short_hash(&format!("shared boot\n{id}")))
         }
-        FactValue::Known(value) if MADE.contains(&key) => FactValue::Known(words.made(value)),
+        FactValue::Known(value) if VENDOR_TEXTS.contains(&key) => FactValue::Known(words.public(value)),
         FactValue::Known(value) if is_known(key) => FactValue::Known(words.sentence(value)),
         _ => {
             words.count("settings that are not known to be harmless");
@@ -149,18 +148,18 @@ fn command_line(text: &str, words: &mut Pseudonyms) -> String {
         let written = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.,:@$!%=".contains(&byte);
         PARAMETERS.contains(&name) && value.bytes().all(written)
     };
-    let mut told: Vec<String> = Vec::new();
+    let mut shared: Vec<String> = Vec::new();
     for parameter in text.split_whitespace() {
         if public(parameter) {
-            told.push(words.sentence(parameter));
+            shared.push(words.sentence(parameter));
         } else {
-            if parameter != UNTOLD {
+            if parameter != HIDDEN {
                 words.count("kernel parameters");
             }
-            told.push(UNTOLD.into());
+            shared.push(HIDDEN.into());
         }
     }
-    told.join(" ")
+    shared.join(" ")
 }
 
 #[cfg(test)]

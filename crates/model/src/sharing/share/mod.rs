@@ -1,12 +1,9 @@
 //! Anonymises runs and imported tables for publication: names of persons, machines and paths are removed, compared
-//! values
-//! are kept. Anything not known to be harmless is removed: unlisted settings, free-text parameters, and output of
-//! failed
-//! programs. Must not depend on files; `store::shared` writes them.
+//! values are kept. Anything not known to be harmless is removed: unlisted settings, free-text parameters, and output
+//! of failed programs. Must not depend on files; `store::shared` writes them.
 //!
 //! Kept: topology, CPU model, kernel and settings; workloads, placements, samples, evidence, verdicts, times. The
-//! removed
-//! data are listed in docs/reference/share-rules.md.
+//! removed data are listed in docs/reference/share-rules.md.
 
 mod facts;
 mod pseudonyms;
@@ -45,14 +42,13 @@ pub struct SharedTable {
 }
 
 /// Returns a run without private data. The result is deterministic, so that importing it twice adds nothing. If the
-/// plan
-/// had to change, new ids are derived for the run and its trials: the original ids are hashes of the removed data, with
-/// which a guessed command could be confirmed.
-pub fn run(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOptions) -> SharedRun {
-    record::share(record, trials, wish)
+/// plan had to change, new ids are derived for the run and its trials: the original ids are hashes of the removed data,
+/// with which a guessed command could be confirmed.
+pub fn run(record: &RunRecord, trials: &[TrialRecord], options: &ShareOptions) -> SharedRun {
+    record::share(record, trials, options)
 }
 
 /// Returns an imported table without private data.
-pub fn table(table: &ImportedTable, wish: &ShareOptions) -> SharedTable {
-    table::share(table, wish)
+pub fn table(table: &ImportedTable, options: &ShareOptions) -> SharedTable {
+    table::share(table, options)
 }

@@ -1,6 +1,5 @@
 //! Replaces private data in free text: paths, addresses, identifiers, serial numbers, and words that the caller
-//! declares
-//! private. Recognises words only by their form; `record` and `table` decide which fields are shared.
+//! declares private. Recognises words only by their form; `record` and `table` decide which fields are shared.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ const ALONE_BYTES_MAX: usize = 3;
 const COMMON: [&str; 8] = ["localhost", "root", "user", "debian", "ubuntu", "kernel", "machine", "linux"];
 
 /// Directories that are the same on every machine, so that paths in them are not private.
-const SYSTEM_FOLDERS: [&str; 9] =
+const SYSTEM_DIRECTORIES: [&str; 9] =
     ["/bin/", "/sbin/", "/lib/", "/lib64/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/proc/", "/sys/"];
 
 /// Replaces private words consistently and counts the replacements by kind.
@@ -59,7 +58,7 @@ impl Pseudonyms {
     /// Returns a vendor's or program's text, such as a CPU model or a metric name, without addresses, paths and
     /// identifiers.
     /// Words that look like serial numbers or equal a host name are kept.
-    pub(super) fn made(&mut self, text: &str) -> String {
+    pub(super) fn public(&mut self, text: &str) -> String {
         self.rewrite(text, false)
     }
 
@@ -162,7 +161,7 @@ fn is_public_path(path: &str) -> bool {
         return false;
     }
     let device = path.strip_prefix("/dev/").is_some_and(|name| !name.is_empty() && !name.contains('/'));
-    device || SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder))
+    device || SYSTEM_DIRECTORIES.iter().any(|directory| path.starts_with(directory))
 }
 
 /// Matches six pairs of hexadecimal digits with colons or dashes, or twelve digits after `enx` or `wlx` (systemd's
@@ -191,8 +190,7 @@ fn holds_uuid(token: &str) -> bool {
 }
 
 /// Matches world-wide names, machine ids and keys: at least sixteen hexadecimal digits, both digits and letters. Trial
-/// ids
-/// have this form too, but never occur in texts.
+/// ids have this form too, but never occur in texts.
 fn holds_long_hexadecimal(token: &str) -> bool {
     token.split(|c: char| !c.is_ascii_hexdigit()).any(|run| {
         run.len() >= 16
@@ -300,8 +298,8 @@ mod tests {
     #[test]
     fn vendor_texts_may_look_like_serial_numbers() {
         let mut words = Pseudonyms::new(&[]);
-        assert_eq!(words.made("GIGABYTE MZ32-AR0-00"), "GIGABYTE MZ32-AR0-00");
-        assert_eq!(words.made("box 00:1a:2b:3c:4d:5e"), "box ADDRESS");
+        assert_eq!(words.public("GIGABYTE MZ32-AR0-00"), "GIGABYTE MZ32-AR0-00");
+        assert_eq!(words.public("box 00:1a:2b:3c:4d:5e"), "box ADDRESS");
         assert_eq!(words.taken["network addresses"], 1);
     }
 

@@ -18,28 +18,28 @@ use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, Workload
 /// Replaces the reason of a failure: it may contain arbitrary output of a program.
 const REASON_HIDDEN: &str = "its output is not shared";
 
-pub(super) fn share(record: &RunRecord, trials: &[TrialRecord], wish: &ShareOptions) -> SharedRun {
-    let mut words = Pseudonyms::new(&wish.names);
+pub(super) fn share(record: &RunRecord, trials: &[TrialRecord], options: &ShareOptions) -> SharedRun {
+    let mut words = Pseudonyms::new(&options.names);
     learn_devices(record, trials, &mut words);
     let simulated = record.simulated.as_deref().map(|name| learn_simulated(name, record, &mut words));
     if let Some(label) = &record.host {
         words.replace(label, "HOST");
         words.count("host labels");
     }
-    let texts = TextScrubber::learn(record, trials, wish.keep_commands, &mut words);
-    let mut work = Redaction { words, texts, keep_commands: wish.keep_commands };
+    let texts = TextScrubber::learn(record, trials, options.keep_commands, &mut words);
+    let mut work = Redaction { words, texts, keep_commands: options.keep_commands };
     let plan = work.plan(&record.plan);
     let mut shared = RunRecord {
         machine: work.machine(&record.machine, simulated.as_deref()),
         plan,
-        host: wish.host.clone(),
+        host: options.host.clone(),
         simulated,
         program: work.words.sentence(&record.program),
         ..record.clone()
     };
-    let named = |id: &str| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let made_of_what_it_is = named(&record.id.0) && trials.iter().all(|trial| named(&trial.trial.id.0));
-    let renamed = shared.plan.key() != record.plan.key() || shared.simulated != record.simulated || !made_of_what_it_is;
+    let is_hash = |id: &str| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let has_hash_ids = is_hash(&record.id.0) && trials.iter().all(|trial| is_hash(&trial.trial.id.0));
+    let renamed = shared.plan.key() != record.plan.key() || shared.simulated != record.simulated || !has_hash_ids;
     if renamed {
         shared.id = new_id(&shared);
     }
@@ -105,7 +105,7 @@ impl Redaction {
     }
 
     fn cell(&mut self, cell: &Cell, workloads: &[WorkloadSpec]) -> Cell {
-        let workload = self.words.made(&cell.workload);
+        let workload = self.words.public(&cell.workload);
         let test = self.texts.test(&cell.test).unwrap_or_else(|| self.words.sentence(&cell.test));
         let parameters = self.texts.parameters(&cell.workload, &cell.parameters, &mut self.words);
         let placement = self.placement(&cell.placement);
@@ -118,7 +118,7 @@ impl Redaction {
     fn skipped(&mut self, skipped: &SkippedCell) -> SkippedCell {
         SkippedCell {
             test: self.texts.test(&skipped.test).unwrap_or_else(|| self.words.sentence(&skipped.test)),
-            placement: self.words.made(&skipped.placement),
+            placement: self.words.public(&skipped.placement),
             why: self.words.sentence(&skipped.why),
         }
     }
@@ -140,27 +140,27 @@ impl Redaction {
         // Example paths in descriptions are not private and not counted.
         let words = &mut Pseudonyms::default();
         let parameter = |old: &ParameterSpec, words: &mut Pseudonyms| ParameterSpec {
-            name: words.made(&old.name),
-            about: words.made(&old.about),
+            name: words.public(&old.name),
+            about: words.public(&old.about),
             kind: match &old.kind {
                 ParameterKind::Choice(choices) => {
-                    ParameterKind::Choice(choices.iter().map(|choice| words.made(choice)).collect())
+                    ParameterKind::Choice(choices.iter().map(|choice| words.public(choice)).collect())
                 }
                 other => other.clone(),
             },
-            default: old.default.as_ref().map(|text| words.made(text)),
-            smoke: old.smoke.as_ref().map(|text| words.made(text)),
+            default: old.default.as_ref().map(|text| words.public(text)),
+            smoke: old.smoke.as_ref().map(|text| words.public(text)),
         };
         let metric = |old: &MetricSpec, words: &mut Pseudonyms| MetricSpec {
-            name: words.made(&old.name),
-            unit: words.made(&old.unit),
-            series: words.made(&old.series),
+            name: words.public(&old.name),
+            unit: words.public(&old.unit),
+            series: words.public(&old.series),
             ..old.clone()
         };
         WorkloadSpec {
-            name: words.made(&spec.name),
-            summary: words.made(&spec.summary),
-            about: words.made(&spec.about),
+            name: words.public(&spec.name),
+            summary: words.public(&spec.summary),
+            about: words.public(&spec.about),
             parameters: spec.parameters.iter().map(|old| parameter(old, words)).collect(),
             metrics: spec.metrics.iter().map(|old| metric(old, words)).collect(),
             ..spec.clone()
@@ -174,7 +174,7 @@ impl Redaction {
             ..route.clone()
         };
         Placement {
-            name: self.words.made(&placement.name),
+            name: self.words.public(&placement.name),
             reason: self.words.sentence(&placement.reason),
             interrupts: placement.interrupts.iter().map(|old| route(old, self)).collect(),
             ..placement.clone()
@@ -199,19 +199,19 @@ impl Redaction {
     fn topology(&mut self, topology: &Topology) -> Topology {
         let mut shared = topology.clone();
         for object in &mut shared.objects {
-            object.subtype = object.subtype.as_ref().map(|text| self.words.made(text));
+            object.subtype = object.subtype.as_ref().map(|text| self.words.public(text));
         }
         for node in &mut shared.nodes {
-            node.subtype = node.subtype.as_ref().map(|text| self.words.made(text));
+            node.subtype = node.subtype.as_ref().map(|text| self.words.public(text));
         }
         for distances in &mut shared.distances {
-            distances.name = distances.name.as_ref().map(|text| self.words.made(text));
+            distances.name = distances.name.as_ref().map(|text| self.words.public(text));
         }
         for attribute in &mut shared.memory_attributes {
-            attribute.attr = self.words.made(&attribute.attr);
+            attribute.attr = self.words.public(&attribute.attr);
         }
         for CpuKind { info, .. } in &mut shared.cpu_kinds {
-            *info = info.iter().map(|(key, value)| (self.words.made(key), self.words.made(value))).collect();
+            *info = info.iter().map(|(key, value)| (self.words.public(key), self.words.public(value))).collect();
         }
         shared.devices = topology.devices.iter().map(|device| self.whole_device(device)).collect();
         shared.notes = topology.notes.iter().map(|note| self.words.sentence(note)).collect();
@@ -234,7 +234,7 @@ impl Redaction {
     fn trial(&mut self, record: &TrialRecord, renamed: Option<&RunRecord>) -> TrialRecord {
         let old = &record.trial;
         let mut trial = Trial {
-            workload: self.words.made(&old.workload),
+            workload: self.words.public(&old.workload),
             parameters: self.texts.parameters(&old.workload, &old.parameters, &mut self.words),
             placement: self.placement(&old.placement),
             ..old.clone()
@@ -244,7 +244,7 @@ impl Redaction {
             trial.id = TrialId::derive(&run.id.0, key, old.role, old.block, old.attempt);
             trial.seed = stream(run.seed, &trial.id.0);
         }
-        let untold = matches!(&record.outcome.status, TrialStatus::Failed(_));
+        let failed = matches!(&record.outcome.status, TrialStatus::Failed(_));
         let reasons = record.verdict.reasons.iter();
         TrialRecord {
             position: record.position,
@@ -254,7 +254,7 @@ impl Redaction {
                 grade: record.verdict.grade,
                 reasons: reasons
                     .map(|reason| match reason.strip_prefix("failed: ") {
-                        Some(_) if untold => format!("failed: {REASON_HIDDEN}"),
+                        Some(_) if failed => format!("failed: {REASON_HIDDEN}"),
                         _ => self.words.sentence(reason),
                     })
                     .collect(),
@@ -278,7 +278,7 @@ impl Redaction {
         Outcome {
             status,
             samples: samples
-                .map(|sample| Sample { series: self.words.made(&sample.series), value: sample.value })
+                .map(|sample| Sample { series: self.words.public(&sample.series), value: sample.value })
                 .collect(),
             evidence: self.evidence(&outcome.evidence),
             ..outcome.clone()
@@ -297,7 +297,7 @@ impl Redaction {
             unavailable: evidence
                 .unavailable
                 .iter()
-                .map(|(what, why)| (self.words.made(what), self.words.sentence(why)))
+                .map(|(what, why)| (self.words.public(what), self.words.sentence(why)))
                 .collect(),
             // CPU numbers and times describe the machine's activity, not its user.
             cpu_times: evidence.cpu_times.clone(),

@@ -1,14 +1,13 @@
 //! Anonymises an imported table. Its tests may be command lines, as in hyperfine; columns and notes are free text in
-//! which
-//! only private words are replaced, so they are printed for review.
+//! which only private words are replaced, so they are printed for review.
 
 use super::pseudonyms::Pseudonyms;
 use super::{ShareOptions, SharedTable};
 use crate::values::record::{ImportedRow, ImportedTable};
 
-pub(super) fn share(table: &ImportedTable, wish: &ShareOptions) -> SharedTable {
-    let mut words = Pseudonyms::new(&wish.names);
-    if !wish.keep_commands {
+pub(super) fn share(table: &ImportedTable, options: &ShareOptions) -> SharedTable {
+    let mut words = Pseudonyms::new(&options.names);
+    if !options.keep_commands {
         hide_commands(table, &mut words);
     }
     let rows = table.rows.iter().map(|row| share_row(row, &mut words)).collect();
@@ -20,7 +19,7 @@ pub(super) fn share(table: &ImportedTable, wish: &ShareOptions) -> SharedTable {
 
 fn share_row(row: &ImportedRow, words: &mut Pseudonyms) -> ImportedRow {
     let test = words.pseudonym(&row.test).unwrap_or_else(|| words.sentence(&row.test));
-    ImportedRow { test, metric: words.sentence(&row.metric), unit: words.made(&row.unit), ..row.clone() }
+    ImportedRow { test, metric: words.sentence(&row.metric), unit: words.public(&row.unit), ..row.clone() }
 }
 
 /// Replaces commands imported from hyperfine, which are recognised only by their metrics.
@@ -81,8 +80,8 @@ mod tests {
 
     #[test]
     fn commands_paths_and_names_are_removed() {
-        let wish = ShareOptions { names: vec!["basalt".into()], ..ShareOptions::default() };
-        let SharedTable { table, taken } = share(&table(), &wish);
+        let options = ShareOptions { names: vec!["basalt".into()], ..ShareOptions::default() };
+        let SharedTable { table, taken } = share(&table(), &options);
         assert_eq!(table.name, "NAME");
         assert_eq!(table.columns, ["PATH", "PATH 2"]);
         let tests: Vec<&str> = table.rows.iter().map(|row| row.test.as_str()).collect();

@@ -1,6 +1,5 @@
 //! Collects the private free texts of a run in advance: names of devices, values of text parameters, names of commands.
-//! Each
-//! gets a consistent, unique pseudonym.
+//! Each gets a consistent, unique pseudonym.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +127,7 @@ impl TextScrubber {
                 }),
                 other => other.clone(),
             };
-            (words.made(name), shared)
+            (words.public(name), shared)
         };
         Parameters(parameters.0.iter().map(|(name, value)| share(name, value, words)).collect())
     }

@@ -8,8 +8,8 @@ const RESERVED_PAIRS: f64 = 20.0;
 /// Maximum reserved share: without a race there is nothing to confirm.
 const RESERVED_SHARE_MAX: f64 = 0.5;
 
-/// Mean number of blocks in simulated races: of all candidates until the clearly slower ones are dropped, and of the last
-/// few candidates after that.
+/// Mean number of blocks in simulated races: of all candidates until the clearly slower ones are dropped, and of the
+/// last few candidates after that.
 const BLOCKS_OF_ALL: usize = 6;
 const FINALISTS: usize = 5;
 const BLOCKS_OF_FINALISTS: usize = 40;
@@ -21,8 +21,8 @@ impl Race {
         candidates * BLOCKS_OF_ALL + FINALISTS.min(candidates) * BLOCKS_OF_FINALISTS + 2 * pairs as usize
     }
 
-    /// Returns the part of a budget to reserve for confirmation, in the budget's unit (trials, seconds), if a trial costs
-    /// `per_trial`: 15 %, at least 20 pairs, but at most half.
+    /// Returns the part of a budget to reserve for confirmation, in the budget's unit (trials, seconds), if a trial
+    /// costs `per_trial`: 15 %, at least 20 pairs, but at most half.
     pub fn reserve(&self, budget: f64, per_trial: f64) -> f64 {
         let pairs = RESERVED_PAIRS * 2.0 * per_trial;
         (RESERVED_SHARE * budget).max(pairs).min(RESERVED_SHARE_MAX * budget)

@@ -19,8 +19,8 @@ const DEVIATION_GUESS: f64 = 0.05;
 const DEVIATION_MIN: f64 = 0.005;
 /// Weight of the robust deviation of the race against the plain one, in degrees of freedom.
 const ROBUST_FREEDOM: f64 = 4.0;
-/// An interval is wide if it exceeds the planned width by this factor. The number of pairs is estimated from few blocks of
-/// the race, so smaller excesses are chance.
+/// An interval is wide if it exceeds the planned width by this factor. The number of pairs is estimated from few blocks
+/// of the race, so smaller excesses are chance.
 const WIDE: f64 = 1.5;
 
 /// The plan of a confirmation, fixed before its first pair (two-stage procedures: Stein, Annals of Mathematical
@@ -37,9 +37,9 @@ pub struct ConfirmPlan {
 pub struct Confirmation {
     pub pairs: u32,
     pub planned: ConfirmPlan,
-    /// Difference of the leader's metric to the baseline, in percent of the baseline and in the direction of the metric: -10
-    /// is 10 % less time, or 10 % less throughput. Computed from the mean of the logarithms of the ratios, which is relevant
-    /// for the cost of many runs.
+    /// Difference of the leader's metric to the baseline, in percent of the baseline and in the direction of the
+    /// metric: -10 is 10 % less time, or 10 % less throughput. Computed from the mean of the logarithms of the ratios,
+    /// which is relevant for the cost of many runs.
     pub change_percent: f64,
     /// Lower end of the 95 % interval (t), in percent.
     pub ci_low: f64,
@@ -69,8 +69,8 @@ pub enum ConfirmResult {
 }
 
 impl Race {
-    /// Returns the number of pairs for the confirmation: enough for a half-width of the indifference, or of a tenth of the
-    /// effect, within the rest of the budget. Fixed before the first pair. 0 if the baseline leads.
+    /// Returns the number of pairs for the confirmation: enough for a half-width of the indifference, or of a tenth of
+    /// the effect, within the rest of the budget. Fixed before the first pair. 0 if the baseline leads.
     pub fn pairs(&self) -> u32 {
         self.planned().pairs
     }
@@ -95,8 +95,8 @@ impl Race {
     }
 }
 
-/// Returns the second confirmation if the pairs were too few for a conclusion, with the number of pairs that they require.
-/// It uses only fresh pairs, so its interval has the same coverage as the first.
+/// Returns the second confirmation if the pairs were too few for a conclusion, with the number of pairs that they
+/// require. It uses only fresh pairs, so its interval has the same coverage as the first.
 pub fn extend_plan(better: Better, pairs: &[(f64, f64)], before: ConfirmPlan) -> Option<ConfirmPlan> {
     // The deviation of the pairs does not depend on the seed of the bootstrap.
     let confirmed = confirm(better, pairs, before, 0)?;

@@ -1,5 +1,5 @@
-//! Missing and killed trials: a missing value is imputed for one interim analysis and drops no candidate; a candidate that
-//! cannot be measured is dropped with the reason. Must not depend on which candidate leads.
+//! Missing and killed trials: a missing value is imputed for one interim analysis and drops no candidate; a candidate
+//! that cannot be measured is dropped with the reason. Must not depend on which candidate leads.
 
 use super::interim::middle;
 
@@ -8,8 +8,8 @@ const HOLES_TO_LEAVE: u32 = 3;
 /// In this number of first blocks; later, missing values must also exceed [`HOLES_SHARE`] of all.
 const FIRST_LAPS: u32 = 5;
 const HOLES_SHARE: f64 = 0.3;
-/// A candidate with this many killed trials, which are more than half of its trials, has a median above the limit. A single
-/// killed trial may be a disturbance of the machine.
+/// A candidate with this many killed trials, which are more than half of its trials, has a median above the limit. A
+/// single killed trial may be a disturbance of the machine.
 const KILLED_TO_LEAVE: u32 = 2;
 
 /// Outcomes of the trials of one candidate.

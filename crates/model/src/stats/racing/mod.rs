@@ -1,12 +1,12 @@
-//! Finds the best of many candidates with few trials: a race in blocks drops a candidate as soon as it is very unlikely to
-//! be better than the leader by more than the indifference, and fresh pairs confirm the winner. A race is a fold over its
-//! complete blocks, so replaying stored blocks results in the same state. Must not depend on the meaning of candidates,
-//! the execution of trials, or the clock.
+//! Finds the best of many candidates with few trials: a race in blocks drops a candidate as soon as it is very unlikely
+//! to be better than the leader by more than the indifference, and fresh pairs confirm the winner. A race is a fold
+//! over its complete blocks, so replaying stored blocks results in the same state. Must not depend on the meaning of
+//! candidates, the execution of trials, or the clock.
 //!
-//! The rule tests whether any candidate can still be better than the leader by more than 1 %, and does not prove ties (PAC
-//! elimination: Even-Dar et al., COLT 2002; indifference zone: Kim and Nelson, ACM TOMACS 11, 2001; races: Maron and
-//! Moore, NIPS 1994, Birattari et al., GECCO 2002). Its constants were tuned by simulation, which is also the evidence for
-//! its guarantees: `cargo bench -p lab --bench place`.
+//! The rule tests whether any candidate can still be better than the leader by more than 1 %, and does not prove ties
+//! (PAC elimination: Even-Dar et al., COLT 2002; indifference zone: Kim and Nelson, ACM TOMACS 11, 2001; races: Maron
+//! and Moore, NIPS 1994, Birattari et al., GECCO 2002). Its constants were tuned by simulation, which is also the
+//! evidence for its guarantees: `cargo bench -p lab --bench place`.
 
 mod budget;
 mod confirm;
@@ -33,8 +33,8 @@ use stage::Stage;
 /// Default indifference: 1 %, a gain for which it is not worth changing a placement.
 pub const INDIFFERENCE: f64 = 0.01;
 
-/// A trial is killed after this multiple of the leader's median; neither bursts nor noise make the best candidate that slow
-/// (capping: Hutter et al., Journal of Artificial Intelligence Research 36, 2009).
+/// A trial is killed after this multiple of the leader's median; neither bursts nor noise make the best candidate that
+/// slow (capping: Hutter et al., Journal of Artificial Intelligence Research 36, 2009).
 pub const KILL_FACTOR: f64 = 5.0;
 
 /// Blocks of a stage after which an interim analysis is made. Analysing every block would find more chance effects.
@@ -48,8 +48,8 @@ const BLOCKS_MAX: usize = 360;
 /// noise a few percent, so it cannot be the best.
 const HOPELESS: f64 = 2.0;
 
-/// A challenger is dropped if the probability that it is better than the leader is below this. Tuned: with 0.002 and an end
-/// at 0.05 the worst simulated world is right in 90 % of its runs, with 0.001 and 0.025 in 93 to 97 %.
+/// A challenger is dropped if the probability that it is better than the leader is below this. Tuned: with 0.002 and an
+/// end at 0.05 the worst simulated world is right in 90 % of its runs, with 0.001 and 0.025 in 93 to 97 %.
 const DROP_BELOW: f64 = 0.0025;
 
 /// The race is resolved if the sum of these probabilities over all challengers is at most this. Tuned together with
@@ -68,8 +68,8 @@ const STRICT_FIRST_LOOK: usize = 3;
 pub struct Rules {
     /// Gains below this fraction of the metric are not worth finding: 0.01 is 1 %. See [`INDIFFERENCE`].
     pub indifference: f64,
-    /// Limit the family-wise error of all interim analyses to 5 % (as far as a t distribution holds), for nearly twice the
-    /// trials.
+    /// Limit the family-wise error of all interim analyses to 5 % (as far as a t distribution holds), for nearly twice
+    /// the trials.
     pub strict: bool,
     /// Budget of search and confirmation together, in trials; a share of it is reserved for confirmation.
     pub max_trials: Option<usize>,
@@ -84,8 +84,8 @@ impl Rules {
     }
 }
 
-/// Outcome of one candidate in one block. A trial without a result is repeated once at the end of its block, so this is the
-/// outcome after the repetition.
+/// Outcome of one candidate in one block. A trial without a result is repeated once at the end of its block, so this is
+/// the outcome after the repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lap {
@@ -168,10 +168,10 @@ pub struct Race {
 }
 
 impl Race {
-    /// Returns a race before its first block. `first_stage` has one entry per candidate; the first is the baseline, which
-    /// always runs. Up to 100 candidates race in one stage. Of more, those of the first stage race first, followed by those
-    /// that `second_stage` returns for each survivor. It is called once for each candidate of the first stage, and only if
-    /// there are two stages; its value for the baseline is ignored.
+    /// Returns a race before its first block. `first_stage` has one entry per candidate; the first is the baseline,
+    /// which always runs. Up to 100 candidates race in one stage. Of more, those of the first stage race first,
+    /// followed by those that `second_stage` returns for each survivor. It is called once for each candidate of the
+    /// first stage, and only if there are two stages; its value for the baseline is ignored.
     pub fn new(rules: Rules, better: Better, first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> Self {
         assert!(!first_stage.is_empty(), "a race needs at least the baseline");
         let count = first_stage.len();
@@ -255,9 +255,9 @@ impl Race {
         Some(present[interim::leader(&missing::complete(&rows))])
     }
 
-    /// Returns the time limit of a trial: 5 times the leader's median, in the metric's unit. `None` before the first block
-    /// (then the limit is [`KILL_FACTOR`] times the warm-up trial), and if more is better. Only meaningful if the metric is
-    /// wall time. It should not be applied to the baseline, which should run to its end.
+    /// Returns the time limit of a trial: 5 times the leader's median, in the metric's unit. `None` before the first
+    /// block (then the limit is [`KILL_FACTOR`] times the warm-up trial), and if more is better. Only meaningful if the
+    /// metric is wall time. It should not be applied to the baseline, which should run to its end.
     pub fn abort_limit(&self) -> Option<f64> {
         let leader = self.leader().filter(|_| self.better == Better::Lower)?;
         let values: Vec<f64> = self.rows.iter().filter_map(|row| row[leader]).collect();

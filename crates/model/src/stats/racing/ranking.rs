@@ -1,5 +1,5 @@
-//! The ranking of all candidates, with simultaneous intervals. The comparison of the leader with the baseline is not made
-//! here but by confirmation.
+//! The ranking of all candidates, with simultaneous intervals. The comparison of the leader with the baseline is not
+//! made here but by confirmation.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,8 +32,8 @@ pub struct RankedCandidate {
     pub word: RankClaim,
 }
 
-/// Difference of a candidate's metric, in percent and in the direction of the metric: 10 is 10 % more time, or 10 % more
-/// throughput.
+/// Difference of a candidate's metric, in percent and in the direction of the metric: 10 is 10 % more time, or 10 %
+/// more throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// From the mean of the logarithms of the ratios within blocks.
@@ -174,8 +174,8 @@ impl Race {
             .flatten()
     }
 
-    /// Returns the difference of two candidates: from the blocks that they share or, if they ran in different stages, via
-    /// the winner of the first stage, which ran in both.
+    /// Returns the difference of two candidates: from the blocks that they share or, if they ran in different stages,
+    /// via the winner of the first stage, which ran in both.
     fn difference(&self, candidate: usize, other: usize, commons: &TypicalVariance) -> Option<Difference> {
         let all = 0..self.rows.len();
         if let Some(direct) = self.shared(candidate, other, all, commons) {

@@ -1,5 +1,5 @@
-//! Checks the guarantees of the race in small simulated worlds with fixed seeds, few enough to be fast. The large worlds
-//! are in `cargo bench -p lab --bench place`.
+//! Checks the guarantees of the race in small simulated worlds with fixed seeds, few enough to be fast. The large
+//! worlds are in `cargo bench -p lab --bench place`.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,15 +1,15 @@
-//! Two stages for many candidates: first a few shapes with the policies that interact with the shape, then the candidates
-//! that are related to the survivors of the first stage.
+//! Two stages for many candidates: first a few shapes with the policies that interact with the shape, then the
+//! candidates that are related to the survivors of the first stage.
 //!
-//! All survivors count, not only the winner: among 222 candidates, many of them equal, the winner alone led to the best or
-//! within 1 % of it in 94 % of simulated races, all survivors in 99.5 %, for a third more trials.
+//! All survivors count, not only the winner: among 222 candidates, many of them equal, the winner alone led to the best
+//! or within 1 % of it in 94 % of simulated races, all survivors in 99.5 %, for a third more trials.
 
 use std::collections::BTreeSet;
 
 use super::{Fate, Race, State, interim};
 
-/// Above this number of candidates, two stages need fewer trials (20 to 47 % at 183), below it more (20 to 60 % at 40 and
-/// less), with the same accuracy.
+/// Above this number of candidates, two stages need fewer trials (20 to 47 % at 183), below it more (20 to 60 % at 40
+/// and less), with the same accuracy.
 const AT_ONCE: usize = 100;
 
 #[derive(Clone, Debug)]
@@ -34,8 +34,8 @@ pub(super) fn first(first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<us
 }
 
 impl Race {
-    /// Begins the second stage if the first has ended with a leader: adds the candidates that follow any survivor of the
-    /// first. Survivors stay, dropped candidates stay out, except the baseline, which is added again.
+    /// Begins the second stage if the first has ended with a leader: adds the candidates that follow any survivor of
+    /// the first. Survivors stay, dropped candidates stay out, except the baseline, which is added again.
     pub(super) fn begin_second_stage(&mut self) {
         let ended = matches!(self.state, State::Resolved | State::OnlyOneLeft | State::OutOfBlocks);
         let Some(winner) = self.leader().filter(|_| ended) else { return };

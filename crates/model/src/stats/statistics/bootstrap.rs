@@ -13,8 +13,8 @@ use super::{Interval, is_confidence};
 /// Maximum number of resamples; more would not change a significant digit.
 const RESAMPLES_MAX: usize = 1_000_000;
 
-/// Maximum number of jackknife values. With more samples, runs of neighbouring samples are left out, so that the jackknife
-/// costs less than the bootstrap.
+/// Maximum number of jackknife values. With more samples, runs of neighbouring samples are left out, so that the
+/// jackknife costs less than the bootstrap.
 const JACKKNIFE_GROUPS_MAX: usize = 1000;
 
 /// Options of resampling. There is no default, because each of these changes the result.
@@ -30,11 +30,11 @@ pub struct Resampling {
 
 /// The `BCa` interval of a statistic of blocks that are drawn whole: single samples, or pairs measured together.
 ///
-/// The statistic gets the drawn blocks, may reorder and change them, and must not depend on their order. The cost
-/// is that of `resamples` and up to 1000 more statistics over all blocks. In the unit of the statistic.
+/// The statistic gets the drawn blocks, may reorder and change them, and must not depend on their order. The cost is
+/// that of `resamples` and up to 1000 more statistics over all blocks. In the unit of the statistic.
 ///
-/// `None` with fewer than 2 blocks, no resamples, a confidence outside (0, 1), or if the statistic is not finite on
-/// the blocks or on any draw from them.
+/// `None` with fewer than 2 blocks, no resamples, a confidence outside (0, 1), or if the statistic is not finite on the
+/// blocks or on any draw from them.
 pub fn bca_interval<T: Copy>(
     blocks: &[T],
     mut statistic: impl FnMut(&mut [T]) -> f64,
@@ -65,8 +65,8 @@ pub fn percentile_interval<T: Copy>(
 
 /// The `BCa` interval of a statistic of two independent samples, each resampled separately.
 ///
-/// As [`bca_interval`]; the statistic gets the draws from the baseline and from the candidate. `None` also with
-/// fewer than 2 samples on either side.
+/// As [`bca_interval`]; the statistic gets the draws from the baseline and from the candidate. `None` also with fewer
+/// than 2 samples on either side.
 pub fn bca_interval_independent<T: Copy>(
     baseline: &[T],
     candidate: &[T],

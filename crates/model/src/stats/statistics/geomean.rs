@@ -1,15 +1,15 @@
 //! Geometric means over tests: one number for a suite, with intervals for the suite or for all similar tests.
 //!
-//! The geometric mean is the only mean of ratios that does not depend on which side is the baseline (Fleming and Wallace,
-//! Communications of the ACM 29, 1986).
+//! The geometric mean is the only mean of ratios that does not depend on which side is the baseline (Fleming and
+//! Wallace, Communications of the ACM 29, 1986).
 
 use super::student::{Mean, exp, logarithms, mean_interval};
 use super::{Estimate, Interval};
 
 /// The geometric mean of one value per test, with the t interval of the logarithms. In the unit of the values.
 ///
-/// The interval treats the tests as a random sample of all similar tests, so it is wide if tests differ, however precisely
-/// each was measured; [`geometric_mean_of_ratios`] is about the given tests only.
+/// The interval treats the tests as a random sample of all similar tests, so it is wide if tests differ, however
+/// precisely each was measured; [`geometric_mean_of_ratios`] is about the given tests only.
 ///
 /// `None` without values or with one that is not finite or not above 0; the interval is `None` with fewer than 2, or
 /// with a confidence outside (0, 1).
@@ -24,12 +24,12 @@ pub fn geometric_mean(values: &[f64], confidence: f64) -> Option<Estimate> {
 /// The geometric mean over tests of each test's ratio, given the measured ratios of each (one per block, for example).
 /// Tests have equal weights, however many ratios they have. Without a unit.
 ///
-/// A test's ratio is the geometric mean of its measured ones. The interval is that of measurement noise for these
-/// very tests: the variances of the tests' mean logarithms are added, with the degrees of freedom of Satterthwaite
+/// A test's ratio is the geometric mean of its measured ones. The interval is that of measurement noise for these very
+/// tests: the variances of the tests' mean logarithms are added, with the degrees of freedom of Satterthwaite
 /// (Biometrics Bulletin 2, 1946).
 ///
-/// `None` without tests, or if a test has no ratios or one that is not finite or not above 0; the interval is `None`
-/// if a test has fewer than 2 ratios, or with a confidence outside (0, 1).
+/// `None` without tests, or if a test has no ratios or one that is not finite or not above 0; the interval is `None` if
+/// a test has fewer than 2 ratios, or with a confidence outside (0, 1).
 pub fn geometric_mean_of_ratios<T: AsRef<[f64]>>(ratios_by_test: &[T], confidence: f64) -> Option<Estimate> {
     let tests: Vec<Vec<f64>> =
         ratios_by_test.iter().map(|ratios| positive_logarithms(ratios.as_ref())).collect::<Option<_>>()?;

@@ -1,8 +1,8 @@
 //! Statistics of samples: medians, ratios, shifts and geometric means, each with its interval and its source.
 //!
 //! A NaN or infinite sample is not a measurement, and silently dropping it would bias the rest: every function returns
-//! `None` if it gets one. No function returns NaN or infinity; a value outside the range of `f64` is `None`, too. Values
-//! keep the unit of their samples. All randomness comes from the seed of the caller.
+//! `None` if it gets one. No function returns NaN or infinity; a value outside the range of `f64` is `None`, too.
+//! Values keep the unit of their samples. All randomness comes from the seed of the caller.
 
 mod bootstrap;
 #[cfg(test)]
@@ -33,8 +33,8 @@ pub use summary::{mad_noise, median, median_estimate, median_interval, quantile,
 /// Confidence of all intervals for which the caller cannot choose another: 95 %.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Default number of resamples: the ends of a `BCa` interval need at least 1000 (Efron and Tibshirani, An Introduction to
-/// the Bootstrap, 1993, section 14.3), and twice that is still cheap.
+/// Default number of resamples: the ends of a `BCa` interval need at least 1000 (Efron and Tibshirani, An Introduction
+/// to the Bootstrap, 1993, section 14.3), and twice that is still cheap.
 pub const RESAMPLES: usize = 2000;
 
 /// An interval that contains the true value with the requested confidence, including both ends, which are finite.
@@ -63,8 +63,8 @@ impl Interval {
         self.high / 2.0 - self.low / 2.0
     }
 
-    /// Returns the smallest interval that contains this one and the value. An interval that is computed differently from
-    /// its estimate (means of logarithms, resamples) can exclude it if there are few samples.
+    /// Returns the smallest interval that contains this one and the value. An interval that is computed differently
+    /// from its estimate (means of logarithms, resamples) can exclude it if there are few samples.
     fn widened_to(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }

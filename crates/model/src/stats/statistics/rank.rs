@@ -27,8 +27,8 @@ pub struct RankTest {
 }
 
 /// Tests whether two independent samples differ (Mann and Whitney, Annals of Mathematical Statistics 18, 1947). The
-/// statistic is U of the candidate: the number of pairs, one from each side, in which the candidate is larger; ties count
-/// half.
+/// statistic is U of the candidate: the number of pairs, one from each side, in which the candidate is larger; ties
+/// count half.
 ///
 /// `None` if a side has no samples or one that is not finite.
 pub fn mann_whitney(baseline: &[f64], candidate: &[f64]) -> Option<RankTest> {
@@ -46,8 +46,8 @@ pub fn mann_whitney(baseline: &[f64], candidate: &[f64]) -> Option<RankTest> {
     Some(judge(rank_sum - own_pairs, shape, variance, ties > 0.0))
 }
 
-/// Tests whether differences of pairs are centred at 0 (Wilcoxon, Biometrics Bulletin 1, 1945). Differences of exactly 0
-/// are ignored. The statistic is the sum of the ranks of the positive differences.
+/// Tests whether differences of pairs are centred at 0 (Wilcoxon, Biometrics Bulletin 1, 1945). Differences of exactly
+/// 0 are ignored. The statistic is the sum of the ranks of the positive differences.
 ///
 /// `None` without differences or with one that is not finite; if all are 0 the p value is 1.
 pub fn wilcoxon_signed_rank(differences: &[f64]) -> Option<RankTest> {
@@ -61,8 +61,8 @@ pub fn wilcoxon_signed_rank(differences: &[f64]) -> Option<RankTest> {
     Some(judge(rank_sum, shape, shape.variance() - ties / 48.0, ties > 0.0))
 }
 
-/// Sorts, and returns the sum of the ranks of the marked values (ties have their mean rank), and the sum over groups of `t`
-/// ties of `t^3 - t`.
+/// Sorts, and returns the sum of the ranks of the marked values (ties have their mean rank), and the sum over groups of
+/// `t` ties of `t^3 - t`.
 fn marked_rank_sum(values: &mut [(f64, bool)]) -> (f64, f64) {
     values.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
     let (mut rank_sum, mut ties, mut before) = (0.0, 0.0, 0.0);

@@ -3,8 +3,8 @@
 use super::is_confidence;
 use super::student::normal_quantile;
 
-/// Number of samples (on each side) from which the normal approximation is used, as in R. The cost of exact distributions
-/// grows with the fourth power, and from here on the approximation agrees to three digits.
+/// Number of samples (on each side) from which the normal approximation is used, as in R. The cost of exact
+/// distributions grows with the fourth power, and from here on the approximation agrees to three digits.
 pub(super) const EXACT_BELOW: usize = 50;
 
 /// The two statistics, with their numbers of samples.
@@ -61,9 +61,9 @@ impl RankStatistic {
         probabilities.into_iter().map(add).collect()
     }
 
-    /// Returns the depth d of an interval of this confidence, which extends from the d-th smallest to the d-th largest of the
-    /// ordered averages or differences. `None` if even the outermost do not reach the confidence. (Hollander, Wolfe and
-    /// Chicken, Nonparametric Statistical Methods, 2014, sections 3.3 and 4.3.)
+    /// Returns the depth d of an interval of this confidence, which extends from the d-th smallest to the d-th largest
+    /// of the ordered averages or differences. `None` if even the outermost do not reach the confidence. (Hollander,
+    /// Wolfe and Chicken, Nonparametric Statistical Methods, 2014, sections 3.3 and 4.3.)
     pub(super) fn depth(self, confidence: f64) -> Option<usize> {
         if !is_confidence(confidence) {
             return None;

@@ -33,19 +33,19 @@ pub struct RatioEstimate {
     pub p_value: f64,
 }
 
-/// Returns the candidate's median divided by the baseline's, with its 95 % interval: from 6 samples by the `BCa` bootstrap
-/// ([`super::bca_interval_independent`]), from 6 pairs by the percentile bootstrap of the pairs
+/// Returns the candidate's median divided by the baseline's, with its 95 % interval: from 6 samples by the `BCa`
+/// bootstrap ([`super::bca_interval_independent`]), from 6 pairs by the percentile bootstrap of the pairs
 /// ([`super::percentile_interval`]); with fewer by a t interval of the logarithms (Welch's, or Student's of the pairs'
 /// ratios). Equal samples give an interval of width 0.
 ///
-/// Pairs are not bias-corrected, because the two medians are mostly from different blocks, so the position of their ratio in
-/// the distribution of the resamples is chance. In simulations of 6 to 30 log-normal pairs, `BCa` covered the true ratio in
-/// 87 to 94 % of cases if the drift between blocks was as large as the noise, and in 79 to 90 % if it was five times that;
-/// percentiles in 93 % or more. Under large drift they are wider than necessary (up to 99 %): the median of the pairs'
-/// ratios, by [`super::median_estimate`], is then more precise.
+/// Pairs are not bias-corrected, because the two medians are mostly from different blocks, so the position of their
+/// ratio in the distribution of the resamples is chance. In simulations of 6 to 30 log-normal pairs, `BCa` covered the
+/// true ratio in 87 to 94 % of cases if the drift between blocks was as large as the noise, and in 79 to 90 % if it was
+/// five times that; percentiles in 93 % or more. Under large drift they are wider than necessary (up to 99 %): the
+/// median of the pairs' ratios, by [`super::median_estimate`], is then more precise.
 ///
-/// `None` if a side has no samples, a sample that is not finite or not above 0 (see [`super::hodges_lehmann_shift`]), if
-/// paired sides differ in length, or if the ratio is outside the range of `f64`.
+/// `None` if a side has no samples, a sample that is not finite or not above 0 (see [`super::hodges_lehmann_shift`]),
+/// if paired sides differ in length, or if the ratio is outside the range of `f64`.
 pub fn ratio_of_medians(
     baseline: &[f64],
     candidate: &[f64],
@@ -152,8 +152,8 @@ impl RankedSample {
     }
 }
 
-/// Returns the position at which the sample of this index (from 0, in order) was drawn, searching from `from`, before which
-/// `below` were drawn; and the number drawn before that position.
+/// Returns the position at which the sample of this index (from 0, in order) was drawn, searching from `from`, before
+/// which `below` were drawn; and the number drawn before that position.
 fn place(counts: &[u32], mut below: usize, from: usize, index: usize) -> (usize, usize) {
     let mut at = from;
     while below + (counts[at] as usize) <= index {

@@ -17,8 +17,8 @@ pub fn student_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     mean_interval(mean.value, &[mean], confidence)
 }
 
-/// The interval of the candidate's mean minus the baseline's, the variances being free to differ (Welch,
-/// Biometrika 34, 1947), in the unit of the samples.
+/// The interval of the candidate's mean minus the baseline's, the variances being free to differ (Welch, Biometrika 34,
+/// 1947), in the unit of the samples.
 ///
 /// `None` with fewer than 2 samples on a side, a sample that is not finite, or a confidence outside (0, 1).
 pub fn welch_interval(baseline: &[f64], candidate: &[f64], confidence: f64) -> Option<Interval> {
@@ -26,8 +26,8 @@ pub fn welch_interval(baseline: &[f64], candidate: &[f64], confidence: f64) -> O
     mean_interval(candidate.value - baseline.value, &[baseline, candidate], confidence)
 }
 
-/// The t interval of the logarithms, taken back by `exp`, when all samples are above 0; of the plain samples
-/// otherwise. Times and rates are nearer to log-normal than to normal.
+/// The t interval of the logarithms, taken back by `exp`, when all samples are above 0; of the plain samples otherwise.
+/// Times and rates are nearer to log-normal than to normal.
 pub(super) fn log_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     if values.iter().any(|value| *value <= 0.0) {
         return student_interval(values, confidence);

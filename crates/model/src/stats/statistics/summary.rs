@@ -23,10 +23,9 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
 
 /// The interval of the median, in the unit of the samples; it holds the median of the samples.
 ///
-/// From as many samples as the confidence needs (6 for 95 %) it is made of order statistics, whatever the
-/// distribution, interpolated between the two depths around the confidence (Hettmansperger and Sheather,
-/// Statistics and Probability Letters 4, 1986). With fewer it is the t interval of the logarithms, or of the plain
-/// samples if one is not above 0.
+/// From as many samples as the confidence needs (6 for 95 %) it is made of order statistics, whatever the distribution,
+/// interpolated between the two depths around the confidence (Hettmansperger and Sheather, Statistics and Probability
+/// Letters 4, 1986). With fewer it is the t interval of the logarithms, or of the plain samples if one is not above 0.
 ///
 /// `None` with fewer than 2 samples, one that is not finite, or a confidence outside (0, 1).
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<Interval> {
@@ -51,9 +50,9 @@ pub fn relative_half_width(values: &[f64]) -> Option<f64> {
     relative.is_finite().then_some(relative)
 }
 
-/// Returns a scale estimate, as a standard deviation in the unit of the samples: 1.4826 times the median distance from the
-/// median (Hampel, Journal of the American Statistical Association 69, 1974). A minority of outliers does not change it; it
-/// is 0 if more than half of the samples are equal.
+/// Returns a scale estimate, as a standard deviation in the unit of the samples: 1.4826 times the median distance from
+/// the median (Hampel, Journal of the American Statistical Association 69, 1974). A minority of outliers does not
+/// change it; it is 0 if more than half of the samples are equal.
 ///
 /// `None` without samples, with one that is not finite, or where a distance is not finite.
 pub fn mad_noise(values: &[f64]) -> Option<f64> {
@@ -88,8 +87,8 @@ pub(super) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     between(sorted[below], sorted[above], position - position.floor())
 }
 
-/// The point at this share of the way from one value to the other. Not `one + (other - one) * share`, whose
-/// difference overflows for huge values of different sign.
+/// The point at this share of the way from one value to the other. Not `one + (other - one) * share`, whose difference
+/// overflows for huge values of different sign.
 fn between(one: f64, other: f64, share: f64) -> f64 {
     // Clamped, so that rounding does not part equal values.
     (one * (1.0 - share) + other * share).clamp(one.min(other), one.max(other))

@@ -27,8 +27,8 @@ pub struct Evidence {
     /// One entry per thread of a built-in kernel: requested CPU, affinity read back, CPUs on which it ran.
     #[serde(rename = "thread_bindings", alias = "thread_seats")]
     pub thread_bindings: Vec<ThreadBinding>,
-    /// Resident pages of the measured memory by node: `move_pages(2)` for built-in kernels, `numa_maps`
-    /// (anonymous memory) for commands.
+    /// Resident pages of the measured memory by node: `move_pages(2)` for built-in kernels, `numa_maps` (anonymous
+    /// memory) for commands.
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node. A policy does not move pages that are already in the page cache.
     pub file_pages: BTreeMap<NodeId, u64>,
@@ -58,12 +58,10 @@ pub struct Evidence {
     /// Time that the hypervisor took from the bound CPUs (all CPUs if unbound).
     pub steal: Option<Nanos>,
     /// CPU time on the bound CPUs (all CPUs if unbound) that was neither idle nor the trial's. The kernel counts in
-    /// ticks, so
-    /// it is imprecise for short trials.
+    /// ticks, so it is imprecise for short trials.
     pub foreign: Option<Nanos>,
     /// Time of each CPU of the machine, over all processes: during the timed region for kernels that record it
-    /// themselves
-    /// (`io`), otherwise from start to exit.
+    /// themselves (`io`), otherwise from start to exit.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_times: BTreeMap<CpuId, CpuTime>,
     /// Growth of /proc/pressure/cpu "some" over the trial.
@@ -87,8 +85,7 @@ pub struct Evidence {
     /// Reasons for missing observations, by field name.
     pub unavailable: BTreeMap<String, String>,
     /// Evidence of the second command, such as a server, from start to stop; `None` without one. All other fields cover
-    /// only
-    /// the measured command.
+    /// only the measured command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
 }

@@ -1,6 +1,5 @@
 //! One trial: its description (`Trial`), its result (`Outcome`), the observations that verify the placement
-//! (`Evidence`)
-//! and their judgement (`Verdict`).
+//! (`Evidence`) and their judgement (`Verdict`).
 
 mod cpu_time;
 mod evidence;
@@ -96,8 +95,8 @@ pub struct Outcome {
 }
 
 impl Role {
-    /// Returns the word for the role in trial ids, block orders and simulated noise. Stored hashes depend on it, so it must
-    /// not follow renames.
+    /// Returns the word for the role in trial ids, block orders and simulated noise. Stored hashes depend on it, so it
+    /// must not follow renames.
     pub fn key(self) -> &'static str {
         match self {
             Self::Warmup => "Warmup",

@@ -38,8 +38,7 @@ const PAGES_ELSEWHERE_MAX: f64 = 0.02;
 /// thirteen did.
 const PAGES_ELSEWHERE_FEW: u64 = 8;
 /// Maximum excess over an even split that still counts as interleaved. Huge pages are assigned whole, and stack and
-/// loader
-/// add pages, so the split is not exactly even.
+/// loader add pages, so the split is not exactly even.
 const PAGES_IN_TURN_EXCESS_MAX: f64 = 0.25;
 /// Four huge pages of the usual size (2 MiB of 4 KiB pages): less memory per node cannot be split evenly.
 const PAGES_IN_TURN_PER_NODE_MIN: u64 = 4 * 512;
@@ -50,8 +49,7 @@ const STEAL_SHARE_MAX: f64 = 0.01;
 /// Threads that briefly wait for each other leave more of their CPUs idle than a fully loaded machine does.
 const IDLE_SHARE_MAX: f64 = 0.05;
 /// /proc/stat counts in ticks of 10 ms, so fractions of short trials are rounding noise. Less foreign or stolen time
-/// than
-/// this is ignored.
+/// than this is ignored.
 const ROUNDING_MAX_NS: f64 = 30e6;
 /// Most kernels charge a whole tick to the task that runs when it ends. Kernels tick at 100 Hz or faster.
 const TICK_NS: f64 = 10e6;
@@ -249,8 +247,8 @@ fn not_far(command: &JudgedCommand<'_>) -> Option<String> {
     }
 }
 
-/// Under a preferred or local policy, the kernel uses other nodes if the preferred one is full. It obeyed the policy, but the
-/// memory is not on the nodes of the placement.
+/// Under a preferred or local policy, the kernel uses other nodes if the preferred one is full. It obeyed the policy,
+/// but the memory is not on the nodes of the placement.
 fn pages_spilled(command: &JudgedCommand<'_>) -> Option<String> {
     let (nodes, word) = match command.memory {
         MemoryPolicy::Preferred(node) => ([*node].into_iter().collect(), "preferred"),
@@ -307,8 +305,8 @@ fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
     share(command.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the time of its CPUs");
     let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
     if command.is_bounded {
-        // The paging controller and kernel threads swap for it on any CPU; their work cannot be distinguished from that of
-        // other programs.
+        // The paging controller and kernel threads swap for it on any CPU; their work cannot be distinguished from that
+        // of other programs.
     } else if !command.cpus.is_empty() {
         share(command.foreign, limit_ns, "other programs used", "the time of its CPUs");
     } else if no_cpu_was_free(evidence) {
@@ -334,8 +332,8 @@ fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
     reasons
 }
 
-/// The scheduler moves an unbound trial away from other work, which is part of the measurement, as long as another CPU is
-/// free.
+/// The scheduler moves an unbound trial away from other work, which is part of the measurement, as long as another CPU
+/// is free.
 fn no_cpu_was_free(evidence: &Evidence) -> bool {
     let (Some(mask), Some(foreign)) = (&evidence.mask_at_start, evidence.foreign) else { return false };
     let all_ns = evidence.wall.0 as f64 * mask.len() as f64;
@@ -343,8 +341,8 @@ fn no_cpu_was_free(evidence: &Evidence) -> bool {
     all_ns > 0.0 && busy_ns > (1.0 - IDLE_SHARE_MAX) * all_ns
 }
 
-/// Checks for pages read from swap, or from files that were evicted from memory. Polls may miss pages that are swapped out
-/// and in between them; the kernel counts every fault.
+/// Checks for pages read from swap, or from files that were evicted from memory. Polls may miss pages that are swapped
+/// out and in between them; the kernel counts every fault.
 fn waits_for_disk(evidence: &Evidence, capacity_ns: f64) -> Option<String> {
     let faults = evidence.faults_major?;
     let waited_ns = faults as f64 * FAULT_MAJOR_NS;
@@ -352,8 +350,8 @@ fn waits_for_disk(evidence: &Evidence, capacity_ns: f64) -> Option<String> {
         .then(|| format!("{faults} of its page faults waited for a disk"))
 }
 
-/// Returns the possible error of tick-based busy time without other programs. A trial that runs all the time or never is
-/// counted exactly; for one that runs half of the time, every tick is a coin toss.
+/// Returns the possible error of tick-based busy time without other programs. A trial that runs all the time or never
+/// is counted exactly; for one that runs half of the time, every tick is a coin toss.
 fn tick_noise_ns(own: Nanos, capacity_ns: f64) -> f64 {
     let busy = (own.0 as f64 / capacity_ns.max(1.0)).min(1.0);
     TICK_DEVIATIONS * (busy * (1.0 - busy) * capacity_ns * TICK_NS).sqrt()

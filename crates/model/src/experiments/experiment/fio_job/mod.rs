@@ -1,9 +1,6 @@
 //! Converts fio job files: each job becomes a cell of the workload `io`, with fio's defaults. An unsupported option is
-//! an error
-//! with its line; a difference from fio is a note. Must not open the files that jobs name, and depends only on the
-//! names
-//! of `io`'s parameters.
-//! Source: fio(1), section "Job file format", and fio 3.33.
+//! an error with its line; a difference from fio is a note. Must not open the files that jobs name, and depends only on
+//! the names of `io`'s parameters. Source: fio(1), section "Job file format", and fio 3.33.
 
 mod job;
 mod text;
@@ -40,14 +37,14 @@ pub struct JobFileOptions<'a> {
 pub fn read_jobs(
     text: &str,
     file: &str,
-    wishes: JobFileOptions<'_>,
+    options: JobFileOptions<'_>,
     specs: &[WorkloadSpec],
 ) -> Result<Jobs, ExperimentError> {
     let sections = text::sections(file, text)?;
     let wrong = |what: String| text::error(file, (1, 1), what, None);
     let spec = specs.iter().find(|spec| spec.name == WORKLOAD);
     let spec = spec.ok_or_else(|| wrong(format!("jobs run as workload {WORKLOAD}, which is not available")))?;
-    for placement in wishes.placements {
+    for placement in options.placements {
         crate::placements::placement::check(placement).map_err(wrong)?;
     }
     let (mut tasks, mut notes) = (Vec::<WorkloadGrid>::new(), Vec::new());
@@ -64,7 +61,7 @@ pub fn read_jobs(
         let read = job.read()?;
         longest = longest.max(read.time);
         notes.extend(read.notes.into_iter().map(|note| format!("job {name}: {note}")));
-        let placements = match wishes.placements {
+        let placements = match options.placements {
             [] => vec!["kernel".into()],
             given => given.to_vec(),
         };
@@ -73,7 +70,7 @@ pub fn read_jobs(
     }
     notes.extend(groups.iter().filter(|group| group.len() > 1).map(|group| concurrency_note(group)));
     let experiment = Experiment {
-        name: wishes.name.into(),
+        name: options.name.into(),
         question: "How fast is each of these fio jobs, alone?".into(),
         repeat: repeat(longest),
         compare_by: "placement".into(),
@@ -86,8 +83,7 @@ pub fn read_jobs(
 }
 
 /// Returns the default blocks without warm-up, for which a job has `ramp_time`. The time limit is twice the longest
-/// runtime,
-/// to allow for creating files and for slow devices.
+/// runtime, to allow for creating files and for slow devices.
 fn repeat(longest: Nanos) -> StoppingRule {
     let patience = Nanos(longest.0.saturating_mul(2)).max(REPEAT.time_limit);
     StoppingRule { warmup: 0, time_limit: patience, ..REPEAT }

@@ -1,6 +1,5 @@
 //! Parses the lines of a fio job file into jobs, each with the options of the preceding `[global]` sections and its
-//! own,
-//! with locations. Must not depend on the meaning of options.
+//! own, with locations. Must not depend on the meaning of options.
 
 use std::fmt::Display;
 
@@ -111,8 +110,8 @@ mod tests {
             ("[]\n", "f:1:1: '[]' is not a section"),
         ];
         for (text, expected) in cases {
-            let said = sections("f", text).unwrap_err().to_string();
-            assert!(said.starts_with(expected), "{said}");
+            let message = sections("f", text).unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{message}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Parses numbers, sizes and durations in the notation of fio 3, which differs from that of this program: letters are
-//! binary
-//! unless `kb_base` is 1000, and `KiB` is then the other base.
-//! Source: fio(1), and the block sizes printed by fio 3.33 for `fio --ioengine=null --bs=...`.
+//! binary unless `kb_base` is 1000, and `KiB` is then the other base. Source: fio(1), and the block sizes printed by
+//! fio 3.33 for `fio --ioengine=null --bs=...`.
 
 use crate::values::units::Nanos;
 
