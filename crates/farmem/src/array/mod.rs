@@ -23,7 +23,7 @@ pub use error::FarError;
 pub(crate) use file::fill_with_zeros;
 pub use file::{Access, FarFile};
 pub(crate) use location::FileSystem;
-pub use location::{FOLDER_VARIABLE, FarLocation};
+pub use location::{DIR_VARIABLE, FarLocation};
 pub use mover::{Mover, MoverSettings, TransferError, TransferId, TransferStats};
 pub use reader::Reader;
 pub use scratch::ScratchFile;

@@ -145,7 +145,7 @@ impl TailReader for TailFile {
         self.0.read(number, offset, bytes);
     }
 
-    fn hand_over(&mut self) {
+    fn submit(&mut self) {
         self.0.submit();
     }
 
