@@ -87,14 +87,14 @@ fn best(columns: &[Vec<f64>], active: &[usize], count: usize) -> Vec<usize> {
 /// Returns the number of trials until the 95 % interval of every candidate relative to the baseline is this narrow.
 pub fn exhaustive(machine: &mut Machine, count: usize, half_width: f64) -> usize {
     const BLOCKS_MAX: usize = 360;
-    let looks_at = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));
+    let is_checked = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));
     let mut active: Vec<usize> = (0..count).collect();
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); count];
     for blocks in 1..=BLOCKS_MAX {
         for (candidate, value) in active.iter().zip(machine.block(&active)) {
             columns[*candidate].push(value);
         }
-        if !looks_at(blocks) {
+        if !is_checked(blocks) {
             continue;
         }
         let against = |candidate: &usize| -> Vec<f64> {

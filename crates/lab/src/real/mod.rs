@@ -61,14 +61,14 @@ impl RealExecutor {
 
     /// Runs a trial with the interrupt affinity of its placement, and monitors the interrupts.
     fn run_routed(&self, trial: &Trial) -> Result<TrialOutcome, TrialStatus> {
-        let wanted = &trial.placement.interrupts;
+        let requested = &trial.placement.interrupts;
         if let Some(routes) = &self.routes {
-            routes.send(wanted).map_err(|error| match error {
+            routes.send(requested).map_err(|error| match error {
                 RouteError::Managed(why) => TrialStatus::Unavailable(why),
                 RouteError::Refused(why) => TrialStatus::Failed(why),
             })?;
         }
-        let watched = InterruptMonitor::begin(self.routes.as_ref().map_or("/".into(), Routes::root), wanted);
+        let watched = InterruptMonitor::begin(self.routes.as_ref().map_or("/".into(), Routes::root), requested);
         let mut ended = self.run_budgeted(trial)?;
         watched.explain(&mut ended.evidence);
         Ok(ended)

@@ -213,8 +213,8 @@ fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     let svg = loads(test, cells)?.render().expect("the template renders");
     let all: Vec<&CellFinding> = cells.iter().collect();
     let mut caption = format!(
-        "{}. The median of each placement, and beside it what each cpu of the machine did meanwhile, whoever had it do \
-         that: one bar per cpu, its whole height all of its time, the mean of the trials.",
+        "{}. The median of each placement, and the load of each CPU of the machine by all processes: one bar per \
+         CPU, whose full height is all of its time; means of the trials.",
         clean(test)
     );
     if cells.len() > load::ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > load::CPUS_MAX) {
@@ -248,8 +248,8 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
     let largest = shown.iter().map(|strip| strip.metric.samples.len()).max().unwrap_or(0);
     if largest > points_max {
         text += &format!(
-            " Of up to {largest} samples per placement, at most {points_max} are drawn, evenly chosen and with the \
-             extremes; medians and intervals are of all."
+            " Of up to {largest} samples per placement, at most {points_max} are drawn, evenly spaced and with the \
+             extremes; medians and intervals use all samples."
         );
     }
     if all > shown.len() {
@@ -271,7 +271,7 @@ fn validity(finding: &RunFinding) -> String {
         }
         (suspect, invalid) => format!(
             "Of {cells} cells, {suspect} had trials that were disturbed (suspect: they count) and {invalid} had trials whose \
-             placement could not be proven or that failed (invalid: they do not count)."
+             placement was not verified or that failed (invalid: they do not count)."
         ),
     }
 }

@@ -12,10 +12,10 @@ use crate::style::clean;
 const FACTS_MAX: usize = 3;
 
 /// The rate of false alarms.
-pub(crate) fn promise(survey: &Survey) -> String {
+pub(crate) fn false_alarm_note(survey: &Survey) -> String {
     format!(
-        "At most {} of a hundred surveys of machines that do not differ and were measured more than once report an outlier or a \
-         change; machines of a class have the same {}; an association need not be a cause",
+        "At most {} of a hundred surveys of equal machines, each measured more than once, report an outlier or a \
+         change; machines of a class have the same {}; an association is not necessarily a cause",
         survey.false_alarms_percent,
         class_by(survey)
     )
