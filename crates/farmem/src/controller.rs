@@ -192,7 +192,7 @@ impl FaultLoop {
                 next_check = now + PACE[1];
                 self.rest_if_useless(now);
                 if self.backoff.until.is_none() {
-                    self.watch_what_pays();
+                    self.select_fault_events();
                 }
                 self.make_room();
                 self.publish();
@@ -213,7 +213,7 @@ impl FaultLoop {
 
     /// Minor faults report hits on prefetched pages. Before anything is in far memory, they report nothing and slow
     /// down first accesses.
-    fn watch_what_pays(&mut self) {
+    fn select_fault_events(&mut self) {
         let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
     }
@@ -317,7 +317,7 @@ impl FaultLoop {
             // One more useless batch starts a longer back-off.
             self.backoff.useless = USELESS_POLLS - 1;
             self.sense.watch_major(true);
-            self.watch_what_pays();
+            self.select_fault_events();
         } else if new >= USELESS_MIN && matched * 10 < new {
             self.backoff.useless += 1;
             if self.backoff.useless >= USELESS_POLLS {

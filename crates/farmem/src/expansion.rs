@@ -212,11 +212,11 @@ impl Expansion {
         let mut state = self.state();
         state.piloted = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
-        let restored = self.take_away();
+        let restored = self.undo_changes();
         (state, restored)
     }
 
-    fn take_away(&mut self) -> Vec<Restored> {
+    fn undo_changes(&mut self) -> Vec<Restored> {
         let restored = self.changed.take().map(AppliedSettings::restore).unwrap_or_default();
         // The directory of its journal; it remains if it is not empty.
         let _ = std::fs::remove_dir(&self.site.state);
@@ -234,7 +234,7 @@ impl Drop for Expansion {
         let _ = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
         // Callers that need the result call `stop`; settings that are not restored stay in the journal.
-        let _ = self.take_away();
+        let _ = self.undo_changes();
     }
 }
 

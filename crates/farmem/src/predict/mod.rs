@@ -394,7 +394,7 @@ impl Predictor {
     /// Reports the number of pages that a prefetch found far and read, and accesses to evicted pages.
     pub fn fetched(&mut self, order: &Order, pages: u64, now: u64) {
         let Advice::Fetch(range) = &order.advice else { return };
-        if pages > 0 && self.ghosts.wanted(order.process, range, now) {
+        if pages > 0 && self.ghosts.reused(order.process, range, now) {
             self.counts.suspensions += 1;
         }
         self.counts.fetched += pages;

@@ -64,7 +64,7 @@ pub(crate) struct RunPart {
     pub(crate) more_figures: Vec<FigurePart>,
     pub(crate) figures_left_out: usize,
     pub(crate) validity: String,
-    pub(crate) troubled: Option<HtmlTable>,
+    pub(crate) invalid_trials: Option<HtmlTable>,
     pub(crate) caveats: Option<HtmlTable>,
     pub(crate) invalid: Option<HtmlTable>,
     pub(crate) skipped: Option<HtmlTable>,
@@ -99,7 +99,7 @@ impl RunPart {
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
         let all = || HtmlTable::new("All metrics", headed_grid(finding, Metrics::All), limits.rows).folded();
-        let troubled = invalid_trials_grid(finding);
+        let invalid_trials = invalid_trials_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
         let race = answer.map(|answer| RacePart::new(answer, limits.rows));
@@ -124,7 +124,7 @@ impl RunPart {
             figures_left_out,
             validity: validity(finding),
             caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
-            troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
+            invalid_trials: table("Why trials were suspect or invalid", invalid_trials.without_repeats(2), limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
             skipped: table(
@@ -260,8 +260,8 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |troubled: fn(&model::analysis::finding::VerdictCounts) -> u32| {
-        finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
+    let any = |invalid_trials: fn(&model::analysis::finding::VerdictCounts) -> u32| {
+        finding.cells.iter().filter(|cell| invalid_trials(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();
     match (any(|verdicts| verdicts.suspect), any(|verdicts| verdicts.invalid)) {

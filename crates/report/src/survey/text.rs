@@ -34,18 +34,18 @@ pub(crate) fn standings(class: &MachineClass) -> Vec<ClaimText> {
     if let Some(reason) = &class.not_judged {
         return vec![ClaimText { text: format!("outliers cannot be determined: {}", clean(reason)), better: None }];
     }
-    let mut said = Vec::new();
+    let mut claims = Vec::new();
     for machine in &class.machines {
         for test in &class.tests {
             let own = test.values.iter().find(|value| value.machine == machine.name);
-            said.extend(own.and_then(|value| standing(test, value, machine.runs)));
+            claims.extend(own.and_then(|value| standing(test, value, machine.runs)));
         }
     }
-    if said.is_empty() {
+    if claims.is_empty() {
         let text = format!("no outliers among these {} machines", class.machines.len());
-        said.push(ClaimText { text, better: None });
+        claims.push(ClaimText { text, better: None });
     }
-    said
+    claims
 }
 
 fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText> {

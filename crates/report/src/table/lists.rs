@@ -226,9 +226,9 @@ fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandL
     let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
     let same = same_as.map(|other| format!("same as {} on this machine", clean(other)));
     let mut out = finished(&with_symbol(&clean(&placement.name), Tone::Strong), style);
-    let space = style.width.saturating_sub(2);
+    let limit = style.width.saturating_sub(2);
     for text in [facts, clean(&placement.reason)].into_iter().chain(same) {
-        for line in wrapped(&text, space, space) {
+        for line in wrapped(&text, limit, limit) {
             out += &format!("\n  {}", finished(&line, style));
         }
     }

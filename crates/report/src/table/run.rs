@@ -22,10 +22,10 @@ pub enum Metrics {
 pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &TextStyle) -> String {
     let mut out = heading(record, style);
     out += &headed_grid(finding, metrics).terminal(style);
-    let troubled = invalid_trials_grid(finding);
-    if !troubled.rows.is_empty() {
+    let invalid_trials = invalid_trials_grid(finding);
+    if !invalid_trials.rows.is_empty() {
         out += &section("Trials that were disturbed or not verified", style);
-        out += &troubled.without_repeats(2).terminal(style);
+        out += &invalid_trials.without_repeats(2).terminal(style);
     }
     let caveats = caveats_grid(finding);
     if !caveats.rows.is_empty() {
