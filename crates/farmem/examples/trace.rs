@@ -1,6 +1,6 @@
 //! Prints a trace of `nearfar expand --trace`: `cargo run -p farmem --example trace -- show FILE`. Or shortens it:
-//! `... -- thin FROM TO FIRST COUNT [PROCESS]` keeps COUNT faults starting with FIRST, of PROCESS if given, and the polls
-//! between them.
+//! `... -- thin FROM TO FIRST COUNT [PROCESS]` keeps COUNT faults starting with FIRST, of PROCESS if given, and the
+//! polls between them.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! The stored trials of a run and the decisions that follow from them: which cells to abandon, whether the run is precise
-//! enough, how long a block takes. They depend on nothing else, so a resumed run decides as an uninterrupted one.
+//! The stored trials of a run and the decisions that follow from them: which cells to abandon, whether the run is
+//! precise enough, how long a block takes. They depend on nothing else, so a resumed run decides as an uninterrupted
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 

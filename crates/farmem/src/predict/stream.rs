@@ -17,7 +17,7 @@ pub(super) enum StreamKind {
     Sequential,
     /// Accesses single pages at a constant stride.
     Steps,
-    /// Accesses columns of a matrix, each at most a few pages long, at a constant stride; addresses are exact to the byte.
+    /// Accesses columns of a matrix, each at most a few pages long, at a constant stride in bytes.
     Columns,
 }
 
@@ -182,8 +182,8 @@ impl Stream {
         self.met_far |= old.met_far;
     }
 
-    /// Number of pages to prefetch at each step of a matrix walked by columns, where each walk starts slightly after the
-    /// one before and soon needs the neighbouring pages; leaves half the budget free until the next walk.
+    /// Number of pages to prefetch at each step of a matrix walked by columns, where each walk starts slightly after
+    /// the one before and soon needs the neighbouring pages; leaves half the budget free until the next walk.
     pub(super) fn step_width(&self, old: &Self, tuning: &Tuning) -> u64 {
         let offset = (self.first.wrapping_sub(old.first) as i64) % self.step;
         if !(1..=WALK_OFFSET_PAGES * tuning.page as i64).contains(&offset) {
@@ -193,7 +193,7 @@ impl Stream {
         (tuning.dram / 2 / (steps * tuning.page)).clamp(1, WALK_OFFSET_PAGES as u64)
     }
 
-    /// Next range of a sweep to prefetch; `None` until half the prefetched pages are used, so that each call covers many.
+    /// Next range of a sweep to prefetch; `None` until half of the pages ahead are used, so that a call covers many.
     pub(super) fn next_range(&mut self, tuning: &Tuning) -> Option<Range<u64>> {
         if self.past(self.edge, self.last) > self.ahead as i64 / 2 {
             return None;

@@ -15,8 +15,8 @@
 //! | 2 source, numbered from 0 in order of appearance | process | thread, address of the instruction |
 //! | 3 a process ended or executed another program | process | |
 //! | 4 lost samples | count | |
-//! | 5 poll after reading the faults above | microseconds since the previous poll | signed, pages before budget is short |
-//! | 6 pages to prefetch | 0, or 1 plus far pages | process, signed first page minus that of the previous advice, pages |
+//! | 5 poll that read the faults above | microseconds since the last poll | signed, pages before the budget is short |
+//! | 6 pages to prefetch | 0, or 1 plus far pages | process, signed first page minus that of the last advice, pages |
 //! | 7 pages to evict | pages | process, signed first page as above |
 //!
 //! Version 1, which is read too, has the page of a fault instead of its address.

@@ -1,6 +1,6 @@
-//! Random operations on memory, checked against a model: map, unmap, remap, advise, fork, read(2) and write(2), by several
-//! threads, on pages that carry a stamp: id, generation, and words derived from both. The expected contents depend on
-//! the stamp, not on the address, so wrong, outdated and partly restored pages are detected.
+//! Random operations on memory, checked against a model: map, unmap, remap, advise, fork, read(2) and write(2), by
+//! several threads, on pages that carry a stamp: id, generation, and words derived from both. The expected contents
+//! depend on the stamp, not on the address, so wrong, outdated and partly restored pages are detected.
 //!
 //! Not covered: memory shared between processes, mappings of files, locked memory.
 #![allow(unsafe_code)]
@@ -120,8 +120,8 @@ impl Region {
         self.start + page * PAGE
     }
 
-    /// The words of a page. The reference is exclusive: a region belongs to one thread, which also makes all system calls
-    /// on it.
+    /// The words of a page. The reference is exclusive: a region belongs to one thread, which also makes all system
+    /// calls on it.
     fn words(&mut self, page: usize) -> &mut [u64] {
         // SAFETY: `start` is a private readable and writable mapping of `pages.len()` pages that this value owns.
         unsafe { slice::from_raw_parts_mut(self.address(page) as *mut u64, WORDS) }
@@ -272,7 +272,8 @@ impl Worker {
         }
         let start = Self::reserve(pages, libc::PROT_READ | libc::PROT_WRITE)?;
         if self.below(4) == 0 {
-            // SAFETY: advice on the mapping that was just made. A kernel without huge pages refuses, which does not matter.
+            // SAFETY: advice on the mapping that was just made. A kernel without huge pages refuses, which does not
+            // matter.
             unsafe { libc::madvise(start as *mut _, pages * PAGE, libc::MADV_HUGEPAGE) };
         }
         let pages = (0..pages).map(|_| self.fresh()).collect();
@@ -325,7 +326,8 @@ impl Worker {
         let Region { start, pages: known } = &self.regions[region];
         let flags = libc::MREMAP_MAYMOVE | if to.is_some() { libc::MREMAP_FIXED } else { 0 };
         let to = to.unwrap_or_default() as *mut libc::c_void;
-        // SAFETY: the old range is this region's mapping; the new one was reserved by the caller or is chosen by the kernel.
+        // SAFETY: the old range is this region's mapping; the new one was reserved by the caller or is chosen by the
+        // kernel.
         let moved = unsafe { libc::mremap(*start as *mut _, known.len() * PAGE, pages * PAGE, flags, to) };
         checked("mremap", moved != libc::MAP_FAILED)?;
         let more = pages.saturating_sub(known.len());

@@ -1,5 +1,5 @@
-//! Tests of the checker in DRAM: its model agrees with the kernel, and it detects flipped bits. `crates/nearfar/tests/operations.rs`
-//! runs it on far memory.
+//! Tests of the checker in DRAM: its model agrees with the kernel, and it detects flipped bits.
+//! `crates/nearfar/tests/operations.rs` runs it on far memory.
 
 mod checker;
 

@@ -26,8 +26,8 @@ use world::{PROGRAMS, Program, World};
 
 /// Two, the number of CPUs of the smallest build machine.
 const WORKERS: usize = 2;
-/// Seeds from here on were not used to tune a constant or to choose a rule. Seeds 10000 to 10199 decided which candidates
-/// enter the second stage.
+/// Seeds from here on were not used to tune a constant or to choose a rule. Seeds 10000 to 10199 decided which
+/// candidates enter the second stage.
 const FIRST_SEED: usize = 20_000;
 /// The cost of measuring every candidate varies little between seeds.
 const EXHAUSTIVE_RUNS: usize = 3;

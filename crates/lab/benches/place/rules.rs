@@ -45,8 +45,8 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) ->
     Some(Found { winner, search_trials, all_trials, confirmed, estimate, blocks: race.blocks(), state })
 }
 
-/// Each round keeps the better half and doubles the number of blocks (Karnin et al., ICML 2013). All values of a survivor
-/// are used.
+/// Each round keeps the better half and doubles the number of blocks (Karnin et al., ICML 2013). All values of a
+/// survivor are used.
 pub fn halving(machine: &mut Machine, count: usize) -> Found {
     const FIRST_BLOCKS: usize = 4;
     const BLOCKS_MAX: usize = 350;

@@ -1,5 +1,5 @@
-//! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it runs.
-//! Built-in kernels run in a worker process of this program, external programs directly (`tool`).
+//! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it
+//! runs. Built-in kernels run in a worker process of this program, external programs directly (`tool`).
 
 mod far;
 mod tool;
@@ -114,7 +114,8 @@ impl RealExecutor {
             let stderr = String::from_utf8_lossy(&finished.stderr);
             TrialStatus::Failed(format!("{why}; the worker ended with {}, stderr: {}", finished.exit, stderr.trim()))
         })?;
-        // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole process.
+        // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole
+        // process.
         evidence.thread_bindings = report.thread_seats;
         evidence.far = report.far;
         if !report.pages.is_empty() {
