@@ -1,13 +1,13 @@
-//! Compiles the small programs of the UnixBench tests, which the library carries inside itself. They are programs of
-//! their own because making and replacing a process costs more the larger it is: this one's worker would measure itself.
+//! Compiles the small programs of the UnixBench tests, which are embedded in the library. They are separate programs
+//! because the cost of fork and exec grows with the size of the process; a worker would measure its own size.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROGRAMS: &str = "src/kernels/unixbench/program";
 
-/// What is measured must not depend on how the rest is built. Each file is a unit of its own that nothing is merged into
-/// (Dhrystone asks for that), and the start of a program links its functions when they are first called, as C's does.
+/// Independent of the flags of the other crates, so that they do not change results. Each file is a separate codegen
+/// unit without LTO, as Dhrystone requires, and functions are linked at their first call, as in C programs.
 const FLAGS: [&str; 8] = [
     "--crate-type=bin",
     "--edition=2024",

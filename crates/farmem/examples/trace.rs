@@ -1,18 +1,18 @@
-//! Shows a trace of `nearfar expand --trace`, or makes a short one of it: `cargo run -p farmem --example trace -- show FILE`,
-//! `... -- thin FROM TO FIRST COUNT [PROCESS]`: COUNT faults from the FIRST on, of one process where it is named, and the
-//! looks between them.
+//! Prints a trace of `nearfar expand --trace`: `cargo run -p farmem --example trace -- show FILE`. Or shortens it:
+//! `... -- thin FROM TO FIRST COUNT [PROCESS]` keeps COUNT faults starting with FIRST, of PROCESS if given, and the
+//! polls between them.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use farmem::trace::{Decoder, Encoder, Record};
 
-type Trouble = Box<dyn std::error::Error>;
+type Error = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let done = match words[..] {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
         ["show", from] => show(from),
         ["thin", from, to, first, count] => thin(from, to, first, count, None),
         ["thin", from, to, first, count, process] => thin(from, to, first, count, Some(process)),
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     )
 }
 
-fn show(from: &str) -> Result<(), Trouble> {
+fn show(from: &str) -> Result<(), Error> {
     let bytes = std::fs::read(from)?;
     let decoder = Decoder::begin(&bytes)?;
     println!("{:?}", decoder.header);
@@ -46,25 +46,25 @@ fn show(from: &str) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn thin(from: &str, to: &str, first: &str, count: &str, process: Option<&str>) -> Result<(), Trouble> {
+fn thin(from: &str, to: &str, first: &str, count: &str, process: Option<&str>) -> Result<(), Error> {
     let bytes = std::fs::read(from)?;
     let (first, count): (u64, u64) = (first.parse()?, count.parse()?);
     let process: Option<u32> = process.map(str::parse).transpose()?;
     let decoder = Decoder::begin(&bytes)?;
     let mut kept = Vec::new();
     let mut encoder = Encoder::begin(&decoder.header, &mut kept);
-    let (mut at, mut look) = (0, None);
+    let (mut at, mut poll) = (0, None);
     for record in decoder {
         match record? {
             Record::Fault(fault) if process.is_none_or(|process| process == fault.process) => {
                 if (first..first.saturating_add(count)).contains(&at) {
-                    // A look counts when something was seen before it.
-                    look.take().into_iter().for_each(|look| encoder.add(&look, &mut kept));
+                    // A poll is kept only if a kept fault follows it.
+                    poll.take().into_iter().for_each(|poll| encoder.add(&poll, &mut kept));
                     encoder.add(&Record::Fault(fault), &mut kept);
                 }
                 at += 1;
             }
-            Record::Look { now, headroom } => look = Some(Record::Look { now, headroom }),
+            Record::Look { now, headroom } => poll = Some(Record::Look { now, headroom }),
             _ => {}
         }
     }

@@ -26,13 +26,13 @@ const FREE_TO_BEGIN: f64 = 0.05;
 /// them.
 const EARNED_PER_PAGE: f64 = 8e-6;
 /// Number of polls in a row at which nothing could be evicted for waiting processes; after that, the kernel decides.
-const IN_VAIN_MAX: u32 = 100;
+const FUTILE_POLLS_MAX: u32 = 100;
 /// A batch of at least this many faults is useless if fewer than a tenth belong to a stream.
 const USELESS_MIN: u64 = 50;
 /// After this many useless batches in a row, the controller backs off, initially for the first time and at most for the
 /// second.
-const USELESS_LOOKS: u32 = 3;
-const NAP: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
+const USELESS_POLLS: u32 = 3;
+const BACKOFF: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControllerStats {
@@ -66,7 +66,7 @@ struct ControllerShared {
     out_refused: AtomicU64,
     /// CPU time of the evicting thread, in nanoseconds.
     out_cpu: AtomicU64,
-    piloted: Mutex<ControllerStats>,
+    stats: Mutex<ControllerStats>,
 }
 
 pub(crate) struct PagingController {
@@ -88,9 +88,9 @@ impl PagingController {
             let shared = shared.clone();
             std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
         };
-        let flight = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
+        let fault_loop = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
-            flight.run();
+            fault_loop.run();
             // The channel is closed now; few evictions remain.
             let _ = evictor.join();
         })?;
@@ -98,14 +98,14 @@ impl PagingController {
     }
 
     /// Returns the statistics so far.
-    pub(crate) fn piloted(&self) -> ControllerStats {
-        *self.shared.piloted.lock().expect("no holder panics")
+    pub(crate) fn stats(&self) -> ControllerStats {
+        *self.shared.stats.lock().expect("no holder panics")
     }
 
     pub(crate) fn stop(self) -> ControllerStats {
         self.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
-        *self.shared.piloted.lock().expect("no holder panics")
+        *self.shared.stats.lock().expect("no holder panics")
     }
 }
 
@@ -138,12 +138,12 @@ struct FaultLoop {
     /// Recorder of faults and advice.
     trace: Option<Trace>,
     began: Instant,
-    nap: Backoff,
+    backoff: Backoff,
     own: ControllerStats,
     /// Lets processes that find no memory wait, if the kernel can; `None` once nothing more can be evicted.
     caretaker: Option<OomGuard>,
     /// Number of polls in a row at which nothing could be evicted for them.
-    in_vain: u32,
+    futile_polls: u32,
 }
 
 /// State of the back-off: samples of random access are useless and cost time.
@@ -175,10 +175,10 @@ impl FaultLoop {
             to_evictor,
             trace: None,
             began: Instant::now(),
-            nap: Backoff::default(),
+            backoff: Backoff::default(),
             own: ControllerStats::default(),
             caretaker: None,
-            in_vain: 0,
+            futile_polls: 0,
         }
     }
 
@@ -191,14 +191,14 @@ impl FaultLoop {
             if now >= next_check {
                 next_check = now + PACE[1];
                 self.rest_if_useless(now);
-                if self.nap.until.is_none() {
-                    self.watch_what_pays();
+                if self.backoff.until.is_none() {
+                    self.select_fault_events();
                 }
                 self.make_room();
                 self.publish();
             }
             let steer = self.may_steer();
-            self.look(steer && self.sense.watches_minor());
+            self.poll(steer && self.sense.watches_minor());
             if steer {
                 self.act();
             } else {
@@ -213,7 +213,7 @@ impl FaultLoop {
 
     /// Minor faults report hits on prefetched pages. Before anything is in far memory, they report nothing and slow
     /// down first accesses.
-    fn watch_what_pays(&mut self) {
+    fn select_fault_events(&mut self) {
         let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
     }
@@ -222,15 +222,15 @@ impl FaultLoop {
     /// controller evicts pages of its choice. If nothing can be evicted, the kernel kills a process.
     fn make_room(&mut self) {
         if self.caretaker.is_none() || !self.group.is_waiting() {
-            self.in_vain = 0;
+            self.futile_polls = 0;
             return;
         }
         self.own.rescues += 1;
         let share = (self.tuning.dram / 8).max(1 << 20);
         let done: u64 =
             self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
-        self.in_vain = if done > 0 { 0 } else { self.in_vain + 1 };
-        if self.in_vain >= IN_VAIN_MAX {
+        self.futile_polls = if done > 0 { 0 } else { self.futile_polls + 1 };
+        if self.futile_polls >= FUTILE_POLLS_MAX {
             self.caretaker = None;
         }
     }
@@ -246,7 +246,7 @@ impl FaultLoop {
         thread_time::used().as_secs_f64() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
     }
 
-    fn look(&mut self, steer: bool) {
+    fn poll(&mut self, steer: bool) {
         let Self { sense, predictor, spaces, own, trace, .. } = self;
         let mut trace = trace.as_ref().map(Trace::open);
         sense.drain(|seen| {
@@ -308,30 +308,30 @@ impl FaultLoop {
     fn rest_if_useless(&mut self, now: Instant) {
         let counts = self.predictor.counts();
         let seen = counts.major + counts.minor_seen;
-        let (new, matched) = (seen - self.nap.seen, counts.matched - self.nap.matched);
-        if let Some(until) = self.nap.until {
+        let (new, matched) = (seen - self.backoff.seen, counts.matched - self.backoff.matched);
+        if let Some(until) = self.backoff.until {
             if now < until {
                 return;
             }
-            self.nap.until = None;
+            self.backoff.until = None;
             // One more useless batch starts a longer back-off.
-            self.nap.useless = USELESS_LOOKS - 1;
+            self.backoff.useless = USELESS_POLLS - 1;
             self.sense.watch_major(true);
-            self.watch_what_pays();
+            self.select_fault_events();
         } else if new >= USELESS_MIN && matched * 10 < new {
-            self.nap.useless += 1;
-            if self.nap.useless >= USELESS_LOOKS {
-                self.nap.length = (self.nap.length * 2).clamp(NAP[0], NAP[1]);
-                self.nap.until = Some(now + self.nap.length);
+            self.backoff.useless += 1;
+            if self.backoff.useless >= USELESS_POLLS {
+                self.backoff.length = (self.backoff.length * 2).clamp(BACKOFF[0], BACKOFF[1]);
+                self.backoff.until = Some(now + self.backoff.length);
                 self.own.naps += 1;
                 self.sense.watch_major(false);
                 self.sense.watch_minor(false);
             }
         } else if new >= USELESS_MIN {
-            self.nap.useless = 0;
-            self.nap.length = Duration::ZERO;
+            self.backoff.useless = 0;
+            self.backoff.length = Duration::ZERO;
         }
-        (self.nap.seen, self.nap.matched) = (seen, counts.matched);
+        (self.backoff.seen, self.backoff.matched) = (seen, counts.matched);
     }
 
     fn publish(&mut self) {
@@ -340,6 +340,6 @@ impl FaultLoop {
         self.own.refused = self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed);
         self.own.cpu = self.cpu();
         self.own.elapsed = self.began.elapsed().as_secs_f64();
-        *self.shared.piloted.lock().expect("no holder panics") = self.own;
+        *self.shared.stats.lock().expect("no holder panics") = self.own;
     }
 }

@@ -148,9 +148,9 @@ impl Expansion {
         let (pilot, watch) = match (sense, trace) {
             (None, _) => (None, None),
             (Some(sense), trace) if steered => {
-                (Some(take_off(sense, &group, Tuning::for_dram(dram.0, page), trace)?), None)
+                (Some(start_controller(sense, &group, Tuning::for_dram(dram.0, page), trace)?), None)
             }
-            (Some(sense), trace) => (None, trace.map(|trace| look_on(sense, &group, dram, trace)).transpose()?),
+            (Some(sense), trace) => (None, trace.map(|trace| record(sense, &group, dram, trace)).transpose()?),
         };
         let file = budget.shred.then_some((file, far));
         Ok(Self { group, dram, pilot, watch, changed: Some(changed), site: site.clone(), file, device: Some(device) })
@@ -198,7 +198,7 @@ impl Expansion {
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
-            piloted: self.pilot.as_ref().map(PagingController::piloted),
+            piloted: self.pilot.as_ref().map(PagingController::stats),
         }
     }
 
@@ -212,11 +212,11 @@ impl Expansion {
         let mut state = self.state();
         state.piloted = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
-        let restored = self.take_away();
+        let restored = self.undo_changes();
         (state, restored)
     }
 
-    fn take_away(&mut self) -> Vec<Restored> {
+    fn undo_changes(&mut self) -> Vec<Restored> {
         let restored = self.changed.take().map(AppliedSettings::restore).unwrap_or_default();
         // The directory of its journal; it remains if it is not empty.
         let _ = std::fs::remove_dir(&self.site.state);
@@ -234,7 +234,7 @@ impl Drop for Expansion {
         let _ = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
         // Callers that need the result call `stop`; settings that are not restored stay in the journal.
-        let _ = self.take_away();
+        let _ = self.undo_changes();
     }
 }
 
@@ -243,20 +243,20 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
         return Err(Unavailable::unavailable(format!("a DRAM limit of {} is too small for any program", budget.dram))
             .hint(format!("use at least {DRAM_MIN}")));
     }
-    let signs = machine::expand_probes::read(&site.root);
-    if let Some(lack) = refusal(&signs, budget.engine == PagingMode::Steered) {
-        let command = lack.command.map_or(String::new(), |command| format!(": {command}"));
+    let probes = machine::expand_probes::read(&site.root);
+    if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered) {
+        let command = problem.command.map_or(String::new(), |command| format!(": {command}"));
         return Err(Unavailable {
-            what: lack.found,
-            hint: Some(format!("{}{command}", lack.fix)),
+            what: problem.found,
+            hint: Some(format!("{}{command}", problem.fix)),
             not_permitted: true,
         });
     }
     swap_check::check(&budget.folder)?;
     if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.folder) {
-        let folder = budget.folder.display();
+        let dir = budget.folder.display();
         return Err(Unavailable::unavailable(format!(
-            "far memory in '{folder}' would be unencrypted, but all swap of this machine is encrypted"
+            "far memory in '{dir}' would be unencrypted, but all swap of this machine is encrypted"
         ))
         .hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));
     }
@@ -273,20 +273,19 @@ fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
 /// The cgroup's name is unique on a machine: a process creates several expansions, one after the other.
 fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<MemoryCgroup, Unavailable> {
     let (version, mount) = cgroup::site(&site.root).map_err(Unavailable::unavailable)?;
-    let below = |folder: &Path| folder.strip_prefix(&site.root).unwrap_or(folder).display().to_string();
+    let below = |dir: &Path| dir.strip_prefix(&site.root).unwrap_or(dir).display().to_string();
     if version == cgroup::Version::V2 {
         let controller = SettingTarget::Controller { group: below(&mount), name: cgroup::CONTROLLER.into() };
         changed.set_together(SETTING, controller, machine::undo::ON)?;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let name = format!("{GROUP_PREFIX}{}-{:x}", std::process::id(), since);
-    let folder = mount.join(name);
-    changed.set(SETTING, SettingTarget::Group(below(&folder)), machine::undo::THERE)?;
-    MemoryCgroup::open(version, &folder)
-        .map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
+    let dir = mount.join(name);
+    changed.set(SETTING, SettingTarget::Group(below(&dir)), machine::undo::THERE)?;
+    MemoryCgroup::open(version, &dir).map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }
 
-fn take_off(
+fn start_controller(
     sense: FaultSource,
     group: &MemoryCgroup,
     tuning: Tuning,
@@ -296,7 +295,7 @@ fn take_off(
         .map_err(|error| Unavailable::io("cannot start a thread", &error))
 }
 
-fn look_on(sense: FaultSource, group: &MemoryCgroup, dram: Bytes, trace: Trace) -> Result<FaultRecorder, Unavailable> {
+fn record(sense: FaultSource, group: &MemoryCgroup, dram: Bytes, trace: Trace) -> Result<FaultRecorder, Unavailable> {
     FaultRecorder::start(sense, again(group)?, dram, trace)
         .map_err(|error| Unavailable::io("cannot start a thread", &error))
 }

@@ -74,7 +74,7 @@ pub(crate) struct FaultSource {
     cpus: Vec<Cpu>,
     /// Whether minor faults are enabled.
     minor_on: bool,
-    ourselves: u32,
+    own_process: u32,
 }
 
 impl FaultSource {
@@ -92,7 +92,7 @@ impl FaultSource {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { cpus, minor_on: false, ourselves: std::process::id() })
+        Ok(Self { cpus, minor_on: false, own_process: std::process::id() })
     }
 
     /// Enables or disables minor faults. They are worth their cost once pages are in far memory.
@@ -125,11 +125,11 @@ impl FaultSource {
     /// Drains the rings; samples of one CPU are in order.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(SensorEvent)) {
         for cpu in &mut self.cpus {
-            let (major_id, ourselves) = (cpu.major_id, self.ourselves);
+            let (major_id, own_process) = (cpu.major_id, self.own_process);
             cpu.ring.drain(|record| {
                 if let Some(seen) = read_record(record, major_id) {
                     // The forking thread samples its own faults, too.
-                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == ourselves) {
+                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == own_process) {
                         each(seen);
                     }
                 }
@@ -142,15 +142,15 @@ impl FaultSource {
 fn read_record(words: &[u64], major_id: u64) -> Option<SensorEvent> {
     let (kind, misc) = (words[0] as u32, (words[0] >> 32) as u16);
     match (kind, words) {
-        (RECORD_SAMPLE, [_, id, instruction, who, address, ..]) => Some(SensorEvent::Fault(Fault {
-            process: *who as u32,
-            thread: (*who >> 32) as u32,
+        (RECORD_SAMPLE, [_, id, instruction, ids, address, ..]) => Some(SensorEvent::Fault(Fault {
+            process: *ids as u32,
+            thread: (*ids >> 32) as u32,
             instruction: *instruction,
             address: *address,
             major: *id == major_id,
         })),
         (RECORD_LOST, [_, _, count, ..]) => Some(SensorEvent::Lost(*count)),
-        (RECORD_COMM, [_, who, ..]) if misc & MISC_COMM_EXEC != 0 => Some(SensorEvent::Gone(*who as u32)),
+        (RECORD_COMM, [_, ids, ..]) if misc & MISC_COMM_EXEC != 0 => Some(SensorEvent::Gone(*ids as u32)),
         // Process, parent process, thread, parent thread: a process ends with its first thread.
         (RECORD_EXIT, [_, process, thread, ..]) if *process as u32 == *thread as u32 => {
             Some(SensorEvent::Gone(*process as u32))

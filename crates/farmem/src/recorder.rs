@@ -25,7 +25,7 @@ impl FaultRecorder {
     pub(crate) fn start(mut sense: FaultSource, group: MemoryCgroup, dram: Bytes, trace: Trace) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (ended, began) = (stop.clone(), Instant::now());
-        let look = move || {
+        let poll = move || {
             sense.watch_minor(true);
             let mut last = false;
             while !last {
@@ -41,7 +41,7 @@ impl FaultRecorder {
                 });
             }
         };
-        Ok(Self { stop, thread: std::thread::Builder::new().name("far-watch".into()).spawn(look)? })
+        Ok(Self { stop, thread: std::thread::Builder::new().name("far-watch".into()).spawn(poll)? })
     }
 
     pub(crate) fn stop(self) {

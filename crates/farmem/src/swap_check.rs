@@ -9,9 +9,9 @@ use crate::Unavailable;
 use crate::array::FileSystem;
 
 /// Checks that swap may be in a directory.
-pub(crate) fn check(folder: &Path) -> Result<(), Unavailable> {
-    let name = folder.display();
-    let kind = File::open(folder).and_then(|folder| FileSystem::of(&folder)).map_err(|error| {
+pub(crate) fn check(dir: &Path) -> Result<(), Unavailable> {
+    let name = dir.display();
+    let kind = File::open(dir).and_then(|dir| FileSystem::of(&dir)).map_err(|error| {
         Unavailable::io(format!("cannot use {name} for far memory"), &error)
             .hint("use --far-path with a directory on a disk")
     })?;
@@ -27,7 +27,7 @@ pub(crate) fn check(folder: &Path) -> Result<(), Unavailable> {
 
 /// Returns true if this machine swaps to encrypted disks only while the directory's disk is not encrypted, so that
 /// memory contents could be read from that disk later.
-pub(crate) fn would_leave_encryption(root: &Path, folder: &Path) -> bool {
+pub(crate) fn would_leave_encryption(root: &Path, dir: &Path) -> bool {
     let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
     let devices: Vec<&str> = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     let is_encrypted = |block: String| {
@@ -38,7 +38,7 @@ pub(crate) fn would_leave_encryption(root: &Path, folder: &Path) -> bool {
     if devices.is_empty() || !names.into_iter().all(|name| is_encrypted(format!("block/{name}"))) {
         return false;
     }
-    let Ok(facts) = fs::metadata(folder) else { return false };
+    let Ok(facts) = fs::metadata(dir) else { return false };
     let (major, minor) = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
     !is_encrypted(format!("dev/block/{major}:{minor}"))
 }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_directory_is_named() {
+    fn missing_directory_is_reported() {
         assert!(check(Path::new("/nowhere")).unwrap_err().to_string().contains("cannot use /nowhere"));
         assert_eq!(check(Path::new("/")), Ok(()));
     }

@@ -54,20 +54,20 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 }
 
 /// Constructs the graph with `columns` head columns.
-pub fn build<C: Team>(crew: &C, tuples: &Tuples, columns: u32, room: &ArrayPlacement) -> Result<Layout, C::Error> {
+pub fn build<C: Team>(team: &C, tuples: &Tuples, columns: u32, placement: &ArrayPlacement) -> Result<Layout, C::Error> {
     check_columns(columns)?;
-    let mut buckets = Buckets::deal(crew, tuples, &room.for_temporaries())?;
-    let lists = buckets.gather(crew, &room.for_temporaries())?;
-    let mut ranking = Ranking::new(&lists, room).map_err(Error::Memory)?;
+    let mut buckets = Buckets::deal(team, tuples, &placement.for_temporaries())?;
+    let lists = buckets.gather(team, &placement.for_temporaries())?;
+    let mut ranking = Ranking::new(&lists, placement).map_err(Error::Memory)?;
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
     }
     ranking.rows = ranking.steps.rows_of(columns);
-    let written = write(crew, &buckets, &lists, &ranking, room)?;
+    let written = write(team, &buckets, &lists, &ranking, placement)?;
     drop(buckets);
-    let (head, tail, tail_at) = join(crew, &ranking, written, room)?;
-    let parts = LayoutLists::near(head, tail, &tail_at, room).map_err(Error::Memory)?;
-    Ok(finish(tuples.spec(), ranking, parts, room).map_err(Error::Memory)?)
+    let (head, tail, tail_at) = join(team, &ranking, written, placement)?;
+    let parts = LayoutLists::near(head, tail, &tail_at, placement).map_err(Error::Memory)?;
+    Ok(finish(tuples.spec(), ranking, parts, placement).map_err(Error::Memory)?)
 }
 
 /// Both directions of all edges except self-loops, by source vertex.
@@ -93,13 +93,13 @@ struct ListIndex {
 }
 
 impl Buckets {
-    fn deal<C: Team>(crew: &C, tuples: &Tuples, room: &ArrayPlacement) -> Result<Self, C::Error> {
+    fn deal<C: Team>(team: &C, tuples: &Tuples, placement: &ArrayPlacement) -> Result<Self, C::Error> {
         let scale = tuples.spec().scale;
         let bits = BUCKET_BITS_MIN.max(scale.saturating_sub(BUCKETS_BITS_MAX)).min(scale);
         let count = 1 << (scale - bits);
-        let counts = collect(crew, |hand| {
+        let counts = collect(team, |worker| {
             let mut counts = vec![0_usize; count];
-            for (a, b) in tuples.part(hand).filter(|(a, b)| a != b) {
+            for (a, b) in tuples.part(worker).filter(|(a, b)| a != b) {
                 counts[(a >> bits) as usize] += 1;
                 counts[(b >> bits) as usize] += 1;
             }
@@ -114,23 +114,23 @@ impl Buckets {
             at.push(end);
         }
         let narrow = bits + scale <= u32::BITS;
-        let mut entries: Array<u32> = room.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
+        let mut entries: Array<u32> = placement.array(if narrow { end } else { 2 * end }).map_err(Error::Memory)?;
         if narrow {
             let slots: &[AtomicU32] = entries.as_mut();
             let mask = (1 << bits) - 1;
             let pair = |from: u32, to: u32| (from & mask) << scale | to;
-            crew.run(&|hand| {
-                let cursors = &mut cursors[hand.index].clone();
-                let edges = tuples.part(hand).filter(|(a, b)| a != b);
+            team.run(&|worker| {
+                let cursors = &mut cursors[worker.index].clone();
+                let edges = tuples.part(worker).filter(|(a, b)| a != b);
                 put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
                 Ok(())
             })?;
         } else {
             let slots: &[AtomicU64] = entries.as_mut();
             let pair = |from: u32, to: u32| u64::from(from) << 32 | u64::from(to);
-            crew.run(&|hand| {
-                let cursors = &mut cursors[hand.index].clone();
-                let edges = tuples.part(hand).filter(|(a, b)| a != b);
+            team.run(&|worker| {
+                let cursors = &mut cursors[worker.index].clone();
+                let edges = tuples.part(worker).filter(|(a, b)| a != b);
                 put(edges, bits, cursors, |at, from, to| slots[at].store(pair(from, to), Ordering::Relaxed));
                 Ok(())
             })?;
@@ -139,10 +139,10 @@ impl Buckets {
     }
 
     /// Builds the lists of each bucket, without duplicates.
-    fn gather<C: Team>(&mut self, crew: &C, room: &ArrayPlacement) -> Result<ListIndex, C::Error> {
+    fn gather<C: Team>(&mut self, team: &C, placement: &ArrayPlacement) -> Result<ListIndex, C::Error> {
         let vertices = self.vertices;
-        let mut degree: Array<u32> = room.array(vertices).map_err(Error::Memory)?;
-        let mut start: Array<u64> = room.array(vertices).map_err(Error::Memory)?;
+        let mut degree: Array<u32> = placement.array(vertices).map_err(Error::Memory)?;
+        let mut start: Array<u64> = placement.array(vertices).map_err(Error::Memory)?;
         let (degrees, starts): (&[AtomicU32], &[AtomicU64]) = (degree.as_mut(), start.as_mut());
         let (bits, at, narrow) = (self.bits, &self.at, self.narrow);
         let (words, scale) = (if narrow { 1 } else { 2 }, vertices.ilog2());
@@ -155,7 +155,7 @@ impl Buckets {
             })
             .collect();
         let next = Mutex::new(buckets.into_iter());
-        crew.run(&|_| {
+        team.run(&|_| {
             let mut space =
                 BucketScratch { ends: Vec::new(), neighbours: Vec::new(), seen: vec![0; vertices.div_ceil(64)] };
             let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
@@ -260,23 +260,23 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    fn new(lists: &ListIndex, room: &ArrayPlacement) -> Result<Self, machine::memory::MemoryError> {
+    fn new(lists: &ListIndex, placement: &ArrayPlacement) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
         let (steps, mut next) = DegreeRuns::of(degrees);
-        let mut rank: Array<u32> = room.array(degrees.len())?;
+        let mut rank: Array<u32> = placement.array(degrees.len())?;
         rank.iter_mut().zip(&degrees[..]).for_each(|(rank, degree)| *rank = next.rank(*degree));
         let chunks = chunks(&steps.0);
-        Ok(Self { chunks, ..Self::of(rank, steps, room)? })
+        Ok(Self { chunks, ..Self::of(rank, steps, placement)? })
     }
 
     /// Ranks vertices with these degrees.
     pub(crate) fn of(
         rank: Array<u32>,
         steps: DegreeRuns,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, machine::memory::MemoryError> {
         let ranks = steps.ranks();
-        let mut label = room.array(ranks as usize + ROWS_ALIGNED)?;
+        let mut label = placement.array(ranks as usize + ROWS_ALIGNED)?;
         label[ranks as usize..].fill(NO_LABEL);
         for (vertex, own) in rank.iter().enumerate().filter(|(_, own)| **own != NO_LABEL) {
             label[*own as usize] = vertex as u32;
@@ -334,21 +334,21 @@ struct HeadAndTail {
 }
 
 fn write<C: Team>(
-    crew: &C,
+    team: &C,
     buckets: &Buckets,
     lists: &ListIndex,
     ranking: &Ranking,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<HeadAndTail, C::Error> {
     let columns = ranking.rows.len() - 1;
     let column_at = Layout::columns_at(&ranking.rows[..columns]);
     // Readers take whole vectors from the last row too.
-    let mut head: Array<u32> = room.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
-    let mut tail_at: Array<u64> = room.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
+    let mut head: Array<u32> = placement.array(column_at[columns] + ROWS_ALIGNED).map_err(Error::Memory)?;
+    let mut tail_at: Array<u64> = placement.array(ranking.rows[columns] as usize + 1).map_err(Error::Memory)?;
     let (heads, tails): (&[AtomicU32], &[AtomicU64]) = (head.as_mut(), tail_at.as_mut());
     let bits = u32::BITS - ranking.ranks.leading_zeros();
     let pieces = Chunks::new(ranking.chunks.len() - 1, 1);
-    let coded = collect(crew, |_| {
+    let coded = collect(team, |_| {
         let (mut own, mut list, mut sorter) = (Vec::new(), Vec::new(), Sorter::default());
         while let Some(piece) = pieces.take() {
             let mut bytes = Vec::with_capacity(CHUNK_NEIGHBOURS as usize * 2);
@@ -385,10 +385,10 @@ fn fill_up(heads: &[AtomicU32], column_at: &[usize], ranking: &Ranking) {
 
 /// Joins the pieces of the tail lists.
 fn join<C: Team>(
-    crew: &C,
+    team: &C,
     ranking: &Ranking,
     written: HeadAndTail,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<JoinedLists, C::Error> {
     let HeadAndTail { head, coded, mut tail_at } = written;
     let rows = ranking.rows[ranking.rows.len() - 1] as usize;
@@ -404,7 +404,7 @@ fn join<C: Team>(
             .for_each(|at| *at += *start as u64);
     }
     tail_at[rows] = total as u64;
-    let mut tail: Array<u8> = room.array(total + PADDING).map_err(Error::Memory)?;
+    let mut tail: Array<u8> = placement.array(total + PADDING).map_err(Error::Memory)?;
     let mut rest = &mut tail[..];
     let parts: Vec<(&mut [u8], Vec<u8>)> = coded
         .into_iter()
@@ -415,7 +415,7 @@ fn join<C: Team>(
         })
         .collect();
     let next = Mutex::new(parts.into_iter());
-    crew.run(&|_| {
+    team.run(&|_| {
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
         while let Some((own, bytes)) = take() {
             own.copy_from_slice(&bytes);
@@ -445,10 +445,10 @@ impl LayoutLists {
         head: Array<u32>,
         tail: Array<u8>,
         tail_at: &[u64],
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, machine::memory::MemoryError> {
-        let index = Index::new(tail_at, room)?;
-        let (beginnings, first_far) = (Prefixes::none(room)?, index.lists() as u32);
+        let index = Index::new(tail_at, placement)?;
+        let (beginnings, first_far) = (Prefixes::none(placement)?, index.lists() as u32);
         Ok(Self { head: HeadColumns::Four(head), tail, index, beginnings, first_far, long_lists: Vec::new() })
     }
 }
@@ -458,11 +458,11 @@ pub(crate) fn finish(
     spec: &Spec,
     ranking: Ranking,
     listed: LayoutLists,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<Layout, machine::memory::MemoryError> {
     let classes =
-        LabelBlocks::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), room)?;
-    let mean_degree = mean_degrees(&ranking, room)?;
+        LabelBlocks::new(|rank| ranking.steps.degree(rank), &ranking.label, ranking.ranks, spec.vertices(), placement)?;
+    let mean_degree = mean_degrees(&ranking, placement)?;
     let Ranking { ranks, neighbours, rank, label, rows, .. } = ranking;
     let LayoutLists { head, tail, index, beginnings, first_far, long_lists } = listed;
     let column_at = Layout::columns_at(&rows[..rows.len() - 1]);
@@ -485,8 +485,8 @@ pub(crate) fn finish(
     })
 }
 
-fn mean_degrees(ranking: &Ranking, room: &ArrayPlacement) -> Result<Array<f32>, machine::memory::MemoryError> {
-    let mut means: Array<f32> = room.array((ranking.ranks as usize).div_ceil(64) + 1)?;
+fn mean_degrees(ranking: &Ranking, placement: &ArrayPlacement) -> Result<Array<f32>, machine::memory::MemoryError> {
+    let mut means: Array<f32> = placement.array((ranking.ranks as usize).div_ceil(64) + 1)?;
     let mut from = 0;
     for (degree, end) in &ranking.steps.0 {
         for rank in from..*end {
@@ -536,8 +536,8 @@ mod tests {
         }
         let degrees: Vec<usize> = (0..layout.ranks).map(|rank| layout.list(rank).unwrap().len()).collect();
         assert!(degrees.windows(2).all(|pair| pair[0] >= pair[1]), "degrees are in descending order");
-        let alike = |rank: &usize| degrees[*rank] == degrees[*rank + 1];
-        assert!((0..degrees.len() - 1).filter(alike).all(|rank| layout.label[rank] < layout.label[rank + 1]));
+        let is_tie = |rank: &usize| degrees[*rank] == degrees[*rank + 1];
+        assert!((0..degrees.len() - 1).filter(is_tie).all(|rank| layout.label[rank] < layout.label[rank + 1]));
     }
 
     #[test]

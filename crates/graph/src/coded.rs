@@ -64,8 +64,8 @@ pub(crate) fn width(difference: u32) -> usize {
 /// Returns the number of leading values that fit into one piece.
 fn fitting(values: &[u32]) -> usize {
     // With four bytes per value, this many always fit together with their length codes and the count.
-    const SURE: usize = (PIECE_BYTES - 8) * 4 / 17;
-    if values.len() <= SURE {
+    const CERTAIN: usize = (PIECE_BYTES - 8) * 4 / 17;
+    if values.len() <= CERTAIN {
         return values.len();
     }
     let (mut previous, mut data) = (0, 0);

@@ -81,10 +81,10 @@ pub fn stream<E: From<Error>>(
     let parts: Vec<Mutex<Vec<[u64; 2]>>> = (0..threads.threads()).map(|_| Mutex::default()).collect();
     let round = BATCH * parts.len() as u64;
     for first in (0..spec.edges()).step_by(round as usize) {
-        threads.run(&|hand| {
-            let from = (first + BATCH * hand.index as u64).min(spec.edges());
+        threads.run(&|worker| {
+            let from = (first + BATCH * worker.index as u64).min(spec.edges());
             let count = BATCH.min(spec.edges() - from) as usize;
-            let mut edges = parts[hand.index].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut edges = parts[worker.index].lock().unwrap_or_else(PoisonError::into_inner);
             edges.resize(count, [0; 2]);
             generator.fill(from, &mut edges);
             Ok(())

@@ -53,27 +53,27 @@ pub struct Tuples {
 
 impl Tuples {
     /// Generates the edges with all threads, each a contiguous range.
-    pub fn generate<C: Team>(crew: &C, spec: &Spec, room: &ArrayPlacement) -> Result<Self, C::Error> {
-        Self::generate_share(crew, spec, 0..spec.edges(), room)
+    pub fn generate<C: Team>(team: &C, spec: &Spec, placement: &ArrayPlacement) -> Result<Self, C::Error> {
+        Self::generate_share(team, spec, 0..spec.edges(), placement)
     }
 
     /// Generates a range of the edges.
     pub(crate) fn generate_share<C: Team>(
-        crew: &C,
+        team: &C,
         spec: &Spec,
         share: Range<u64>,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, C::Error> {
         let generator = Generator::new(spec)?;
         if spec.scale > SCALE_MAX_IN_CORE {
             return Err(Error::Scale { scale: spec.scale, max: SCALE_MAX_IN_CORE }.into());
         }
         let mut pairs: Array<u64> =
-            room.for_temporaries().array((share.end - share.start) as usize).map_err(Error::Memory)?;
+            placement.for_temporaries().array((share.end - share.start) as usize).map_err(Error::Memory)?;
         let slots: &[AtomicU64] = pairs.as_mut();
-        crew.run(&|hand| {
+        team.run(&|worker| {
             let mut edges = vec![[0; 2]; BATCH];
-            let own = hand.share(slots.len());
+            let own = worker.share(slots.len());
             for first in own.clone().step_by(BATCH) {
                 let part = &slots[first..own.end.min(first + BATCH)];
                 generator.fill(share.start + first as u64, &mut edges[..part.len()]);
@@ -84,8 +84,8 @@ impl Tuples {
         Ok(Self { spec: *spec, pairs })
     }
 
-    /// Edges written by hand, for tests; the graph has 2^scale vertices. The
-    /// edge factor of the spec is the ratio of edges to vertices, at least 1.
+    /// The given edges, for tests; the graph has 2^scale vertices. The edge factor of the spec is the ratio of edges to
+    /// vertices, at least 1.
     #[cfg(test)]
     pub(crate) fn of(scale: u32, edges: &[(u32, u32)]) -> Self {
         let mut pairs: Array<u64> = ArrayPlacement::kernel_default().array(edges.len()).unwrap();
@@ -108,8 +108,8 @@ impl Tuples {
     }
 
     /// Returns a thread's share of the edges, as pairs of vertices.
-    pub(crate) fn part(&self, hand: &TeamWorker<'_>) -> impl Iterator<Item = (u32, u32)> + Clone {
-        self.pairs[hand.share(self.pairs.len())].iter().copied().map(ends)
+    pub(crate) fn part(&self, worker: &TeamWorker<'_>) -> impl Iterator<Item = (u32, u32)> + Clone {
+        self.pairs[worker.share(self.pairs.len())].iter().copied().map(ends)
     }
 }
 

@@ -86,7 +86,7 @@ impl fmt::Display for Error {
                  limit is {asked}"
             ),
             Self::Bucket => f.write_str("a bucket has more distinct edges than fit into the memory of a thread"),
-            Self::Storage(trouble) => trouble.fmt(f),
+            Self::Storage(error) => error.fmt(f),
             Self::Edges(why) => f.write_str(why),
             Self::Columns { columns, max } => {
                 write!(f, "k = {columns} is out of range: the number of head columns must be 1 to {max}")
@@ -138,7 +138,7 @@ impl From<MemoryError> for Error {
 }
 
 impl From<StorageError> for Error {
-    fn from(trouble: StorageError) -> Self {
-        Self::Storage(trouble)
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
     }
 }

@@ -168,10 +168,10 @@ fn parse(bytes: &[u8]) -> Result<Header, FileError> {
 }
 
 /// Reads an entire graph, and validates it with these threads.
-pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> Result<Layout, FileError> {
+pub fn read(from: &mut impl Read, threads: PlainTeam, placement: &ArrayPlacement) -> Result<Layout, FileError> {
     let header = read_header(from)?;
     let rows: Vec<u32> = {
-        let array: Array<u32> = section(from, &header, 0, u64::from(header.columns + 1), 0, room)?;
+        let array: Array<u32> = section(from, &header, 0, u64::from(header.columns + 1), 0, placement)?;
         array[..].to_vec()
     };
     let fall = rows.windows(2).all(|pair| pair[0] >= pair[1]);
@@ -180,12 +180,12 @@ pub fn read(from: &mut impl Read, threads: PlainTeam, room: &ArrayPlacement) -> 
     }
     let columns = header.columns as usize;
     let column_at = Layout::columns_at(&rows[..columns]);
-    let head: Array<u32> = section(from, &header, 1, (column_at[columns] + ROWS_ALIGNED) as u64, 0, room)?;
-    let tail: Array<u8> = section(from, &header, 2, header.sections[2].1, PADDING, room)?;
-    let tail_at: Array<u64> = section(from, &header, 3, u64::from(rows[columns]) + 1, 0, room)?;
-    let label: Array<u32> = section(from, &header, 4, header.ranks, ROWS_ALIGNED, room)?;
+    let head: Array<u32> = section(from, &header, 1, (column_at[columns] + ROWS_ALIGNED) as u64, 0, placement)?;
+    let tail: Array<u8> = section(from, &header, 2, header.sections[2].1, PADDING, placement)?;
+    let tail_at: Array<u64> = section(from, &header, 3, u64::from(rows[columns]) + 1, 0, placement)?;
+    let label: Array<u32> = section(from, &header, 4, header.ranks, ROWS_ALIGNED, placement)?;
     let parts = Parts { header, rows, column_at, head, tail, tail_at, label };
-    parts.check(threads, room)
+    parts.check(threads, placement)
 }
 
 /// Reads until the buffer is full or the input ends. Returns the number of bytes.
@@ -209,14 +209,15 @@ fn section<T: FromBytes + IntoBytes>(
     index: usize,
     elements: u64,
     more: usize,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<Array<T>, FileError> {
     let (name, bytes, sum) = header.sections[index];
     if elements.checked_mul(size_of::<T>() as u64) != Some(bytes) {
         return Err(FileError::Impossible(format!("section {name} has {bytes} bytes")));
     }
-    let mut array: Array<T> =
-        room.array((elements as usize).saturating_add(more)).map_err(|error| FileError::Graph(Error::Memory(error)))?;
+    let mut array: Array<T> = placement
+        .array((elements as usize).saturating_add(more))
+        .map_err(|error| FileError::Graph(Error::Memory(error)))?;
     let place = &mut array.as_mut::<u8>()[..bytes as usize];
     if read_some(from, place)? < place.len() {
         return Err(FileError::Cut(name));
@@ -239,12 +240,12 @@ struct Parts {
 }
 
 impl Parts {
-    fn check(mut self, threads: PlainTeam, room: &ArrayPlacement) -> Result<Layout, FileError> {
+    fn check(mut self, threads: PlainTeam, placement: &ArrayPlacement) -> Result<Layout, FileError> {
         let impossible = |why: &str| Err(FileError::Impossible(why.into()));
         let memory = |error| FileError::Graph(Error::Memory(error));
         let ranks = self.header.ranks as u32;
         let vertices = self.header.spec.vertices() as usize;
-        let mut rank: Array<u32> = room.array(vertices).map_err(memory)?;
+        let mut rank: Array<u32> = placement.array(vertices).map_err(memory)?;
         rank.fill(NO_LABEL);
         for (own, label) in self.label[..ranks as usize].iter().enumerate() {
             match rank.get_mut(*label as usize) {
@@ -267,9 +268,9 @@ impl Parts {
         if !filled || self.head[end..].iter().any(|neighbour| *neighbour != ranks) {
             return impossible("the columns have more rows than ranks");
         }
-        let mut degrees: Array<u32> = room.array(ranks as usize).map_err(memory)?;
+        let mut degrees: Array<u32> = placement.array(ranks as usize).map_err(memory)?;
         self.check_lists(threads, degrees.as_mut())?;
-        self.finish(&degrees, rank, room)
+        self.finish(&degrees, rank, placement)
     }
 
     /// Decodes every list with scalar code and records its length.
@@ -311,7 +312,7 @@ impl Parts {
         self.tail.get(from as usize..to as usize)
     }
 
-    fn finish(self, degrees: &[u32], rank: Array<u32>, room: &ArrayPlacement) -> Result<Layout, FileError> {
+    fn finish(self, degrees: &[u32], rank: Array<u32>, placement: &ArrayPlacement) -> Result<Layout, FileError> {
         let Self { header, rows, head, tail, tail_at, label, .. } = self;
         let labels = &label[..degrees.len()];
         let ordered = |at: usize| {
@@ -336,8 +337,8 @@ impl Parts {
             rows,
             chunks: Vec::new(),
         };
-        let listed = LayoutLists::near(head, tail, &tail_at, room);
-        let layout = listed.and_then(|listed| finish(&header.spec, ranking, listed, room));
+        let listed = LayoutLists::near(head, tail, &tail_at, placement);
+        let layout = listed.and_then(|listed| finish(&header.spec, ranking, listed, placement));
         layout.map_err(|error| FileError::Graph(Error::Memory(error)))
     }
 }

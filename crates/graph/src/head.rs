@@ -60,11 +60,11 @@ impl HeadColumns {
     }
 
     /// Allocates columns for this many neighbours, padding included, with the smallest width that can hold `largest`.
-    pub(crate) fn packed(neighbours: usize, largest: u32, room: &ArrayPlacement) -> Result<Self, MemoryError> {
+    pub(crate) fn packed(neighbours: usize, largest: u32, placement: &ArrayPlacement) -> Result<Self, MemoryError> {
         let rows = neighbours + ROWS_ALIGNED;
         Ok(match Self::width(largest) {
-            3 => Self::Three(room.array(3 * rows + PADDING)?),
-            _ => Self::Four(room.array(rows)?),
+            3 => Self::Three(placement.array(3 * rows + PADDING)?),
+            _ => Self::Four(placement.array(rows)?),
         })
     }
 
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn packed_neighbours_round_trip() {
         let numbers: Vec<u32> = (0..1000).map(|index| (index * 2_654_435) % (1 << 24)).collect();
-        let room = ArrayPlacement::kernel_default();
+        let placement = ArrayPlacement::kernel_default();
         for (largest, width) in [((1 << 24) - 1, 3), (1 << 24, 4)] {
-            let mut head = HeadColumns::packed(1000, largest, &room).unwrap();
+            let mut head = HeadColumns::packed(1000, largest, &placement).unwrap();
             assert_eq!(matches!(&head, HeadColumns::Three(_)), width == 3);
             assert_eq!(head.bytes() as u64, HeadColumns::bytes_for(1000, width));
             for (at, part) in numbers.chunks(300).enumerate().collect::<Vec<_>>().into_iter().rev() {

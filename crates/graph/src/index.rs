@@ -26,14 +26,14 @@ pub(crate) struct Index {
 
 impl Index {
     /// Builds an index of lists that start at these offsets; the last element is the end.
-    pub(crate) fn new(at: &[u64], room: &ArrayPlacement) -> Result<Self, MemoryError> {
+    pub(crate) fn new(at: &[u64], placement: &ArrayPlacement) -> Result<Self, MemoryError> {
         let lists = at.len() - 1;
         let groups = lists.div_ceil(GROUP);
         let is_long = |pair: &[u64]| Self::is_long(pair[1] - pair[0]);
         let long_groups = at.windows(2).rposition(is_long).map_or(0, |last| last / GROUP + 1);
-        let mut base: Array<u64> = room.array(groups + 1)?;
-        let mut long: Array<u32> = room.array(long_groups * GROUP)?;
-        let mut short: Array<u8> = room.array((groups - long_groups) * GROUP)?;
+        let mut base: Array<u64> = placement.array(groups + 1)?;
+        let mut long: Array<u32> = placement.array(long_groups * GROUP)?;
+        let mut short: Array<u8> = placement.array((groups - long_groups) * GROUP)?;
         base.iter_mut().zip(at.iter().step_by(GROUP)).for_each(|(base, at)| *base = *at);
         base[groups] = at[lists];
         for (rank, pair) in at.windows(2).enumerate() {

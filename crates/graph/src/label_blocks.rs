@@ -29,14 +29,14 @@ impl LabelBlocks {
         label: &[u32],
         ranks: u32,
         vertices: u64,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, MemoryError> {
         let blocks = (vertices as usize).div_ceil(BLOCK);
         // The first rank with at most this degree.
         let first = |degree: u32| partition(0, ranks, |rank| degrees(rank) > degree);
         let hubs = first(DEGREE_MAX);
         let classes = DEGREE_MAX as usize;
-        let mut starts = room.array(classes * (blocks + 1))?;
+        let mut starts = placement.array(classes * (blocks + 1))?;
         for class in 0..classes {
             let degree = DEGREE_MAX - class as u32;
             let (mut from, to) = (first(degree), first(degree - 1));

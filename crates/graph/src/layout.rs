@@ -3,9 +3,9 @@
 //!
 //! Head columns: column j has the j-th neighbour of each rank with more than j neighbours. Ranks descend by degree, so
 //! these are the ranks below `rows(j)`; the columns have different lengths and no gaps. Tail lists: the remaining
-//! neighbours of each list, encoded, in the order of ranks. Head columns, index and labels are in DRAM, as are as many
-//! tail lists of hubs as fit. The other tail lists may be outside DRAM ([`crate::build_beyond`]); their prefixes are
-//! then in DRAM (`beginnings`).
+//! neighbours of each list, encoded, in the order of ranks. Head columns, index and labels are in DRAM, and so are the
+//! tail lists of the largest hubs, up to the DRAM limit. The other tail lists may be outside DRAM
+//! ([`crate::build_beyond`]); their prefixes are then in DRAM (`beginnings`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -106,32 +106,35 @@ type Outbox = RwLock<Vec<Vec<u64>>>;
 
 /// A link between threads of one team.
 pub struct ThreadLink<'h> {
-    hand: &'h TeamWorker<'h>,
-    trays: &'h [Outbox],
+    worker: &'h TeamWorker<'h>,
+    outboxes: &'h [Outbox],
 }
 
 /// Runs the work with one shard per thread of the team. Returns the results in the order of shards.
 pub fn together<C: Team, T: Send>(
-    crew: &C,
+    team: &C,
     work: impl Fn(&ThreadLink<'_>) -> Result<T, TeamStopped> + Sync,
 ) -> Result<Vec<T>, C::Error> {
-    let trays: Vec<Outbox> = (0..crew.threads()).map(|_| Outbox::default()).collect();
-    collect(crew, |hand| work(&ThreadLink { hand, trays: &trays }))
+    let outboxes: Vec<Outbox> = (0..team.threads()).map(|_| Outbox::default()).collect();
+    collect(team, |worker| work(&ThreadLink { worker, outboxes: &outboxes }))
 }
 
 impl ThreadLink<'_> {
     /// Publishes words, calls `see` when all shards have published theirs, and takes the words back when all have read
     /// them.
-    fn lay_out(&self, words: &mut Vec<Vec<u64>>, mut see: impl FnMut(&[Vec<u64>])) -> Result<(), TeamStopped> {
+    fn publish(&self, words: &mut Vec<Vec<u64>>, mut see: impl FnMut(&[Vec<u64>])) -> Result<(), TeamStopped> {
         let swap = |words: &mut Vec<Vec<u64>>| {
-            std::mem::swap(&mut *self.trays[self.hand.index].write().unwrap_or_else(PoisonError::into_inner), words);
+            std::mem::swap(
+                &mut *self.outboxes[self.worker.index].write().unwrap_or_else(PoisonError::into_inner),
+                words,
+            );
         };
         swap(words);
-        self.hand.barrier()?;
-        for tray in self.trays {
+        self.worker.barrier()?;
+        for tray in self.outboxes {
             see(&tray.read().unwrap_or_else(PoisonError::into_inner));
         }
-        self.hand.barrier()?;
+        self.worker.barrier()?;
         swap(words);
         Ok(())
     }
@@ -139,33 +142,33 @@ impl ThreadLink<'_> {
 
 impl Link for ThreadLink<'_> {
     fn part(&self) -> usize {
-        self.hand.index
+        self.worker.index
     }
 
     fn parts(&self) -> usize {
-        self.hand.of
+        self.worker.of
     }
 
     fn parts_here(&self) -> usize {
-        self.hand.of
+        self.worker.of
     }
 
     fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped> {
         let mut out = std::mem::take(&mut mail.out);
-        let (mut came, mut counts) = (std::mem::take(&mut mail.received), Vec::with_capacity(self.hand.of));
-        came.clear();
-        self.lay_out(&mut out, |words| {
-            came.extend_from_slice(&words[self.hand.index]);
-            counts.push(words[self.hand.index].len());
+        let (mut received, mut counts) = (std::mem::take(&mut mail.received), Vec::with_capacity(self.worker.of));
+        received.clear();
+        self.publish(&mut out, |words| {
+            received.extend_from_slice(&words[self.worker.index]);
+            counts.push(words[self.worker.index].len());
         })?;
-        (mail.out, mail.received) = (out, came);
+        (mail.out, mail.received) = (out, received);
         mail.receive(counts);
         Ok(())
     }
 
     fn all_gather(&self, own: &[u64], all: &mut [u64]) -> Result<(), TeamStopped> {
         let mut rest = all;
-        self.lay_out(&mut vec![own.to_vec()], |words| {
+        self.publish(&mut vec![own.to_vec()], |words| {
             let (here, after) = std::mem::take(&mut rest).split_at_mut(words[0].len());
             here.copy_from_slice(&words[0]);
             rest = after;
@@ -174,9 +177,9 @@ impl Link for ThreadLink<'_> {
 
     fn all_reduce(&self, words: &mut [u64], how: Reduce) -> Result<(), TeamStopped> {
         let mut reduced: Option<Vec<u64>> = None;
-        self.lay_out(&mut vec![words.to_vec()], |laid| match &mut reduced {
-            None => reduced = Some(laid[0].clone()),
-            Some(reduced) => reduced.iter_mut().zip(&laid[0]).for_each(|(one, other)| *one = how.of(*one, *other)),
+        self.publish(&mut vec![words.to_vec()], |published| match &mut reduced {
+            None => reduced = Some(published[0].clone()),
+            Some(reduced) => reduced.iter_mut().zip(&published[0]).for_each(|(one, other)| *one = how.of(*one, *other)),
         })?;
         words.copy_from_slice(&reduced.unwrap_or_default());
         Ok(())
@@ -192,9 +195,9 @@ mod tests {
     #[test]
     fn exchanged_words_reach_their_receiver() {
         for parts in [1, 2, 5] {
-            let came = together(&PlainTeam(parts), |link| {
+            let received = together(&PlainTeam(parts), |link| {
                 let mut mail = Exchange::new(parts);
-                let mut came = Vec::new();
+                let mut received = Vec::new();
                 for round in 0..3_u64 {
                     // As many words as the receiver's index, with different values in each round.
                     for to in 0..parts {
@@ -202,14 +205,14 @@ mod tests {
                     }
                     link.exchange(&mut mail)?;
                     assert!(mail.out.iter().all(Vec::is_empty));
-                    came.push((0..parts).map(|from| mail.from(from).to_vec()).collect::<Vec<_>>());
+                    received.push((0..parts).map(|from| mail.from(from).to_vec()).collect::<Vec<_>>());
                     assert_eq!(mail.received().len(), parts * link.part());
                 }
-                Ok(came)
+                Ok(received)
             });
-            for (me, rounds) in came.unwrap().iter().enumerate() {
-                for (round, came) in rounds.iter().enumerate() {
-                    for (from, words) in came.iter().enumerate() {
+            for (me, rounds) in received.unwrap().iter().enumerate() {
+                for (round, received) in rounds.iter().enumerate() {
+                    for (from, words) in received.iter().enumerate() {
                         assert_eq!(*words, vec![(round * 100 + from * 10 + me) as u64; me]);
                     }
                 }

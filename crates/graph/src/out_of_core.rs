@@ -74,18 +74,18 @@ pub struct Built {
 
 /// Constructs a graph with `columns` head columns, or resumes; afterwards part [`PartKind::Graph`] is its file.
 pub fn build_out_of_core<C: Team>(
-    crew: &C,
+    team: &C,
     spec: &Spec,
     columns: u32,
     with: &OutOfCore<'_>,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<Built, C::Error> {
     check_columns(columns)?;
     let generator = generator(spec)?;
-    let note = begun(spec, columns, with, crew.threads())?;
-    let mut work = Work::new(crew, with, &generator, note, room);
-    work.goes_on = true;
-    let vertices = if spec.vertices() >= 1 << 22 { room.clone() } else { work.buffers.clone() };
+    let note = begun(spec, columns, with, team.threads())?;
+    let mut work = Work::new(team, with, &generator, note, placement);
+    work.is_resumable = true;
+    let vertices = if spec.vertices() >= 1 << 22 { placement.clone() } else { work.buffers.clone() };
     let (ranks, steps) = work.ranks(&vertices)?;
     let sizes = lists::Sizes::new(&steps, columns);
     work.lists(&ranks, &steps, &sizes)?;
@@ -126,44 +126,44 @@ fn begun(spec: &Spec, columns: u32, with: &OutOfCore<'_>, threads: usize) -> Res
 
 /// A construction in progress.
 struct Work<'w, C> {
-    crew: &'w C,
+    team: &'w C,
     storage: &'w dyn Storage,
     edges: &'w dyn Edges,
     spec: Spec,
     memory: Bytes,
     note: Checkpoint,
     /// Whether the construction can be resumed later; if so, checkpoints are written.
-    goes_on: bool,
+    is_resumable: bool,
     meter: Meter<'w>,
     buffers: ArrayPlacement,
 }
 
 impl<'w, C: Team> Work<'w, C> {
     fn new(
-        crew: &'w C,
+        team: &'w C,
         with: &OutOfCore<'w>,
         generator: &'w Generator,
         note: Checkpoint,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Self {
         let spec = note.spec;
         Self {
-            crew,
+            team,
             storage: with.storage,
             edges: with.edges.unwrap_or(generator),
             spec,
             memory: with.memory,
             note,
-            goes_on: false,
+            is_resumable: false,
             meter: Meter { done: AtomicU64::new(0), of: Meter::all(&spec), watch: with.watch },
             // Buffers are only partly used at times; whole huge pages of them could exceed the limit.
-            buffers: ArrayPlacement { policy: room.policy.clone(), huge_pages: HugePages::Never },
+            buffers: ArrayPlacement { policy: placement.policy.clone(), huge_pages: HugePages::Never },
         }
     }
 
     /// Returns the rank of each vertex, and the degree distribution.
-    fn ranks(&mut self, room: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
-        let mut degrees: Array<u32> = room.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
+    fn ranks(&mut self, placement: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
+        let mut degrees: Array<u32> = placement.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
         self.load(&mut degrees)?;
         self.pairs(&mut degrees)?;
         let (steps, mut next) = DegreeRuns::of(&degrees);
@@ -176,7 +176,7 @@ impl<'w, C: Team> Work<'w, C> {
 
     /// Writes the checkpoint.
     fn save_note(&self) -> Result<(), Error> {
-        if self.goes_on { self.note.save(self.storage) } else { Ok(()) }
+        if self.is_resumable { self.note.save(self.storage) } else { Ok(()) }
     }
 
     /// Loads the degrees counted so far, if any.
@@ -195,7 +195,7 @@ impl<'w, C: Team> Work<'w, C> {
 
     /// Saves the degrees counted so far, next to the previous copy.
     fn save(&mut self, degrees: &Array<u32>) -> Result<(), Error> {
-        if !self.goes_on {
+        if !self.is_resumable {
             return Ok(());
         }
         let bytes: &[u8] = degrees.view();
@@ -212,12 +212,12 @@ impl<'w, C: Team> Work<'w, C> {
     {
         let blocks = Blocks::open(form, self.storage, self.note.blocks, &self.buffers)?;
         let (total, bytes) = (self.spec.edges(), copies * u64::from(entry_bytes(form.bits)));
-        let stride = (self.note.split.noted_every(self.crew.threads()) / bytes).max(BATCH as u64);
+        let stride = (self.note.split.bytes_per_checkpoint(self.team.threads()) / bytes).max(BATCH as u64);
         while self.note.done < total {
             let range = self.note.done..total.min(self.note.done + stride);
             let (pieces, failures) = (split::pieces(&range, BATCH), Failures::default());
             let (edges, buffers, meter) = (self.edges, &self.buffers, &self.meter);
-            self.crew.run(&|_| {
+            self.team.run(&|_| {
                 failures.keep((|| {
                     let mut dealer = BlockWriter::new(&blocks, buffers)?;
                     let mut batch = vec![[0; 2]; BATCH];
@@ -242,9 +242,11 @@ impl<'w, C: Team> Work<'w, C> {
     }
 
     /// Returns the number of buckets, of this size, to process between two checkpoints.
-    fn buckets_noted_together(&self, bytes: u64) -> u64 {
-        let threads = self.crew.threads() as u64;
-        (self.note.split.noted_every(self.crew.threads()) / bytes.max(1)).next_multiple_of(threads).max(threads)
+    fn buckets_per_checkpoint(&self, bytes: u64) -> u64 {
+        let threads = self.team.threads() as u64;
+        (self.note.split.bytes_per_checkpoint(self.team.threads()) / bytes.max(1))
+            .next_multiple_of(threads)
+            .max(threads)
     }
 }
 

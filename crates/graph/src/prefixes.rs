@@ -23,8 +23,8 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    pub(crate) fn none(room: &ArrayPlacement) -> Result<Self, MemoryError> {
-        Ok(Self { first: u32::MAX, length: 0, index: Index::new(&[0], room)?, bytes: room.array(PADDING)? })
+    pub(crate) fn none(placement: &ArrayPlacement) -> Result<Self, MemoryError> {
+        Ok(Self { first: u32::MAX, length: 0, index: Index::new(&[0], placement)?, bytes: placement.array(PADDING)? })
     }
 
     /// Creates the prefixes of the ranks from the first one on, with at most `length` neighbours each. `starts` has the
@@ -33,10 +33,10 @@ impl Prefixes {
         (first, length): (u32, usize),
         starts: &[u64],
         bytes: Array<u8>,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, MemoryError> {
         assert!(starts.last().is_some_and(|end| *end as usize + PADDING <= bytes.len()), "the bytes end with padding");
-        Ok(Self { first, length, index: Index::new(starts, room)?, bytes })
+        Ok(Self { first, length, index: Index::new(starts, placement)?, bytes })
     }
 
     /// Returns the maximum number of neighbours in a prefix, or 0 without prefixes.
@@ -127,17 +127,17 @@ mod tests {
     #[test]
     fn prefixes_are_found_at_their_offsets() {
         let starts: Vec<u64> = (0..=100).map(|at| at * 4 + at % 3).collect();
-        let room = ArrayPlacement::kernel_default();
-        let mut bytes: Array<u8> = room.array(starts[100] as usize + PADDING).unwrap();
+        let placement = ArrayPlacement::kernel_default();
+        let mut bytes: Array<u8> = placement.array(starts[100] as usize + PADDING).unwrap();
         (0..).zip(bytes.iter_mut()).for_each(|(at, byte)| *byte = (at % 251) as u8);
         let expected = bytes.to_vec();
-        let beginnings = Prefixes::new((7, 3), &starts, bytes, &room).unwrap();
+        let beginnings = Prefixes::new((7, 3), &starts, bytes, &placement).unwrap();
         for (rank, of) in (7..).zip(starts.windows(2)) {
             let list = beginnings.of_rank(rank).unwrap();
             assert_eq!(list.bytes(), &expected[of[0] as usize..of[1] as usize], "{rank}");
         }
         assert!([0, 6, 107, u32::MAX].iter().all(|rank| beginnings.of_rank(*rank).is_none()));
         assert!(beginnings.bytes() as u64 <= Prefixes::bytes_for(100, starts[100]));
-        assert!(Prefixes::none(&room).unwrap().of_rank(0).is_none());
+        assert!(Prefixes::none(&placement).unwrap().of_rank(0).is_none());
     }
 }

@@ -98,7 +98,7 @@ pub struct Search<'l> {
     blocks: Chunks,
     found: Vec<Mutex<ThreadLevel>>,
     /// Each thread's reader of tail lists outside DRAM.
-    wants: Vec<Mutex<Option<PendingReads>>>,
+    reads: Vec<Mutex<Option<PendingReads>>>,
     /// Frontier ranks in ascending order, for reads of lists outside DRAM.
     sorted: RwLock<Vec<u32>>,
     lost: Mutex<Option<ReadFailure>>,
@@ -106,9 +106,9 @@ pub struct Search<'l> {
 
 impl<'l> Search<'l> {
     /// Allocates for threads on these nodes. Falls back to scalar code if the CPU does not support `isa`.
-    pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, room: &ArrayPlacement) -> Result<Self, Error> {
+    pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, placement: &ArrayPlacement) -> Result<Self, Error> {
         let (ranks, words) = (layout.ranks as usize, layout.words());
-        let (map, list) = (|| room.array(words), || room.array(ranks + WIDTH));
+        let (map, list) = (|| placement.array(words), || placement.array(ranks + WIDTH));
         let (threads, borders) = (nodes.threads(), nodes.borders(layout));
         let copies = if nodes.count() > 1 { nodes.count() } else { 0 };
         let far = layout.far_words();
@@ -119,8 +119,8 @@ impl<'l> Search<'l> {
             visited: map()?,
             maps: [map()?, map()?],
             lists: [list()?, list()?],
-            parent: room.array(words * 64 + WIDTH)?,
-            output: Output::new(layout.spec().vertices() as usize, room)?,
+            parent: placement.array(words * 64 + WIDTH)?,
+            output: Output::new(layout.spec().vertices() as usize, placement)?,
             standing: Mutex::new(SearchState::at(0, layout)),
             copies: (0..copies).map(|_| map()).collect::<Result<_, _>>()?,
             far_chunks: shares(std::slice::from_ref(&far)),
@@ -134,41 +134,41 @@ impl<'l> Search<'l> {
             waiting: AtomicUsize::new(0),
             blocks: Chunks::new(layout.classes.blocks, 1),
             found: (0..threads).map(|_| Mutex::new(ThreadLevel::default())).collect(),
-            wants: (0..threads).map(|_| Mutex::new(None)).collect(),
+            reads: (0..threads).map(|_| Mutex::new(None)).collect(),
             sorted: RwLock::new(Vec::with_capacity(if layout.has_far() { ranks } else { 0 })),
             lost: Mutex::new(None),
         })
     }
 
     /// Touches all memory, each page by a thread of its node, so that no page is faulted in during a search.
-    pub fn prepare(&self, hand: &TeamWorker<'_>) {
-        let own = self.own(hand);
+    pub fn prepare(&self, worker: &TeamWorker<'_>) {
+        let own = self.own(worker);
         for map in std::iter::once(&self.visited).chain(&self.maps) {
             clear(&map[own.clone()]);
         }
-        if let Some(copy) = self.own_copy(hand) {
-            clear(&copy[self.nodes.part(hand.index, 0..copy.len())]);
+        if let Some(copy) = self.own_copy(worker) {
+            clear(&copy[self.nodes.part(worker.index, 0..copy.len())]);
         }
         // The part after the last word is smaller than a page.
         self.parent[own.start * 64..own.end * 64].iter().for_each(|rank| rank.store(0, Relaxed));
         for list in &self.lists {
-            list[hand.share(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
+            list[worker.share(list.len())].iter().for_each(|rank| rank.store(0, Relaxed));
         }
-        self.output.touch(hand.share(self.layout.classes.blocks));
+        self.output.touch(worker.share(self.layout.classes.blocks));
     }
 
     /// Sets a thread's reader of tail lists outside DRAM, without which such a graph cannot be searched.
-    pub fn fetch_by(&self, hand: &TeamWorker<'_>, fetch: Box<dyn TailReader>) {
-        *self.wants(hand) = Some(PendingReads::new(fetch));
+    pub fn fetch_by(&self, worker: &TeamWorker<'_>, fetch: Box<dyn TailReader>) {
+        *self.reads(worker) = Some(PendingReads::new(fetch));
     }
 
     /// Returns the I/O counts of the last search. If a read failed, returns the error, and the result is invalid.
     pub fn io(&self) -> Result<IoCounts, String> {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).take();
         let mut sum = IoCounts::default();
-        for wants in &self.wants {
-            if let Some(wants) = &mut *wants.lock().unwrap_or_else(PoisonError::into_inner) {
-                let io = wants.io();
+        for reads in &self.reads {
+            if let Some(reads) = &mut *reads.lock().unwrap_or_else(PoisonError::into_inner) {
+                let io = reads.io();
                 sum =
                     IoCounts { reads: sum.reads + io.reads, bytes: sum.bytes + io.bytes, lists: sum.lists + io.lists };
             }
@@ -183,34 +183,34 @@ impl<'l> Search<'l> {
 
     /// Searches from a root that [`Search::check_root`] accepts, with all threads of a team. When all threads have
     /// returned, [`Search::parents`] has the result, provided that [`Search::io`] reports no error.
-    pub fn run(&self, hand: &TeamWorker<'_>, root: u64, tuning: &Tuning) -> Result<(), TeamStopped> {
-        let own = self.own(hand);
+    pub fn run(&self, worker: &TeamWorker<'_>, root: u64, tuning: &Tuning) -> Result<(), TeamStopped> {
+        let own = self.own(worker);
         self.visited[own].iter().for_each(|word| word.store(0, Relaxed));
-        hand.barrier()?;
-        if hand.index == 0 {
+        worker.barrier()?;
+        if worker.index == 0 {
             self.begin(root, tuning);
         }
-        hand.barrier()?;
+        worker.barrier()?;
         #[expect(clippy::large_stack_arrays, reason = "32 KiB; a search does not allocate")]
         let mut survivors = [[0; CHUNK_WORDS * 64 + WIDTH]; 2];
         loop {
             let standing = *self.standing();
             let found = match standing.way {
                 Direction::End => break,
-                Direction::Alone if hand.index > 0 => ThreadLevel::default(),
-                Direction::Alone => self.alone(hand, tuning),
-                Direction::Down => self.down(hand, &standing, tuning)?,
-                Direction::Up => self.up(hand, &standing, &mut survivors)?,
+                Direction::Alone if worker.index > 0 => ThreadLevel::default(),
+                Direction::Alone => self.alone(worker, tuning),
+                Direction::Down => self.down(worker, &standing, tuning)?,
+                Direction::Up => self.up(worker, &standing, &mut survivors)?,
             };
-            *self.found[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = found;
-            hand.barrier()?;
-            if hand.index == 0 {
-                self.go_on(tuning);
+            *self.found[worker.index].lock().unwrap_or_else(PoisonError::into_inner) = found;
+            worker.barrier()?;
+            if worker.index == 0 {
+                self.next_level(tuning);
             }
-            hand.barrier()?;
+            worker.barrier()?;
         }
-        self.forget_reads(hand);
-        self.write(hand)
+        self.forget_reads(worker);
+        self.write(worker)
     }
 
     /// Returns the parent of each vertex in original labels. The root is its own parent; vertices that it does not
@@ -227,10 +227,10 @@ impl<'l> Search<'l> {
 
     /// Returns the size of maps, lists, parents and read buffers in bytes, without the layout.
     pub fn bytes(&self) -> u64 {
-        let lock = |wants: &Mutex<Option<PendingReads>>| {
-            wants.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(PendingReads::bytes)
+        let lock = |reads: &Mutex<Option<PendingReads>>| {
+            reads.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(PendingReads::bytes)
         };
-        let reads: usize = self.wants.iter().filter_map(lock).sum();
+        let reads: usize = self.reads.iter().filter_map(lock).sum();
         let sorted = self.sorted.read().unwrap_or_else(PoisonError::into_inner).capacity() * size_of::<u32>();
         let maps = self.visited.bytes() + self.maps.iter().map(Array::bytes).sum::<usize>();
         let maps = maps + self.copies.iter().map(Array::bytes).sum::<usize>();
@@ -258,14 +258,14 @@ impl<'l> Search<'l> {
     }
 
     /// Returns this thread's share of the words of the maps.
-    fn own(&self, hand: &TeamWorker<'_>) -> Range<usize> {
-        let node = self.nodes.of(hand.index);
-        self.nodes.part(hand.index, self.borders[node]..self.borders[node + 1])
+    fn own(&self, worker: &TeamWorker<'_>) -> Range<usize> {
+        let node = self.nodes.of(worker.index);
+        self.nodes.part(worker.index, self.borders[node]..self.borders[node + 1])
     }
 
     /// Returns the node's copy of the frontier.
-    fn own_copy(&self, hand: &TeamWorker<'_>) -> Option<&Array<AtomicU64>> {
-        self.copies.get(self.nodes.of(hand.index))
+    fn own_copy(&self, worker: &TeamWorker<'_>) -> Option<&Array<AtomicU64>> {
+        self.copies.get(self.nodes.of(worker.index))
     }
 
     fn ground(&self, standing: &SearchState) -> LevelState<'_> {
@@ -294,19 +294,19 @@ impl<'l> Search<'l> {
     }
 
     /// Runs consecutive levels with small frontiers in one thread.
-    fn alone(&self, hand: &TeamWorker<'_>, tuning: &Tuning) -> ThreadLevel {
+    fn alone(&self, worker: &TeamWorker<'_>, tuning: &Tuning) -> ThreadLevel {
         let mut standing = *self.standing();
         loop {
             let (list, found) = (&self.lists[standing.list][..standing.length], &self.lists[1 - standing.list]);
             let ground = self.ground(&standing);
-            let mut wants = self.wants(hand);
+            let mut reads = self.reads(worker);
             let mut count = 0;
             let mut visitor = Visitor::Alone(found, &mut count);
             if self.layout.has_far() {
                 let mut far = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
                 self.far_of(list, &mut far);
-                self.with(&mut wants, |wants| {
-                    wants.request(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
+                self.with(&mut reads, |reads| {
+                    reads.request(self.layout, &far, &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
             }
             expand(self.isa, &ground, list, &mut visitor);
@@ -314,7 +314,7 @@ impl<'l> Search<'l> {
             if self.layout.has_far() {
                 let is_rich = standing.frontier.covers_most(edges, tuning);
                 let mut visitor = Visitor::Alone(found, &mut count);
-                self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
+                self.end_reads(&mut reads, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
                 edges = self.edges_of(&found[..count]);
             }
             standing.list = 1 - standing.list;
@@ -334,22 +334,27 @@ impl<'l> Search<'l> {
         ranks.iter().map(|rank| f64::from(self.layout.mean_degree[rank.load(Relaxed) as usize / 64])).sum()
     }
 
-    fn down(&self, hand: &TeamWorker<'_>, standing: &SearchState, tuning: &Tuning) -> Result<ThreadLevel, TeamStopped> {
+    fn down(
+        &self,
+        worker: &TeamWorker<'_>,
+        standing: &SearchState,
+        tuning: &Tuning,
+    ) -> Result<ThreadLevel, TeamStopped> {
         let ground = self.ground(standing);
-        let own = self.own(hand);
+        let own = self.own(worker);
         // Vertices visited earlier count as found until the end of the level, so that one map is read instead of two.
         let both = || self.visited[own.clone()].iter().zip(&ground.next[own.clone()]);
         both().for_each(|(visited, next)| next.store(visited.load(Relaxed), Relaxed));
-        hand.barrier()?;
+        worker.barrier()?;
         let mut found = LevelCount::default();
-        let mut wants = self.wants(hand);
+        let mut reads = self.reads(worker);
         let mut visitor = Visitor::OneOfMany(&mut found);
         if self.layout.has_far() {
             let far = self.sorted.read().unwrap_or_else(PoisonError::into_inner);
-            let piece = (far.len() / (2 * hand.of)).clamp(FAR_PIECE[0], FAR_PIECE[1]);
+            let piece = (far.len() / (2 * worker.of)).clamp(FAR_PIECE[0], FAR_PIECE[1]);
             while let Some(piece) = take(&self.next_far, piece, far.len()) {
-                self.with(&mut wants, |wants| {
-                    wants.request(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
+                self.with(&mut reads, |reads| {
+                    reads.request(self.layout, &far[piece], &mut |given| push(self.isa, &ground, given, &mut visitor))
                 });
             }
         }
@@ -358,12 +363,12 @@ impl<'l> Search<'l> {
         }
         if self.layout.has_far() {
             self.edges.fetch_add(found.degrees as u64, Relaxed);
-            hand.barrier()?;
+            worker.barrier()?;
             let is_rich = standing.frontier.covers_most(self.edges.load(Relaxed) as f64, tuning);
             let mut visitor = Visitor::OneOfMany(&mut found);
-            self.end_reads(&mut wants, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
+            self.end_reads(&mut reads, is_rich, &mut |given| push(self.isa, &ground, given, &mut visitor));
         }
-        hand.barrier()?;
+        worker.barrier()?;
         for (visited, next) in both() {
             let (before, now) = (visited.load(Relaxed), next.load(Relaxed));
             visited.store(now, Relaxed);
@@ -374,36 +379,36 @@ impl<'l> Search<'l> {
 
     fn up(
         &self,
-        hand: &TeamWorker<'_>,
+        worker: &TeamWorker<'_>,
         standing: &SearchState,
         survivors: &mut [Unmatched; 2],
     ) -> Result<ThreadLevel, TeamStopped> {
         let ground = self.ground(standing);
-        let own = self.own(hand);
+        let own = self.own(worker);
         if !standing.mapped {
             clear(&ground.frontier[own.clone()]);
-            hand.barrier()?;
-            for rank in &self.lists[standing.list][hand.share(standing.length)] {
+            worker.barrier()?;
+            for rank in &self.lists[standing.list][worker.share(standing.length)] {
                 let rank = rank.load(Relaxed);
                 ground.frontier[rank as usize / 64].fetch_or(1 << (rank % 64), Relaxed);
             }
-            hand.barrier()?;
+            worker.barrier()?;
         }
         let mut level = ThreadLevel::default();
-        let mut wants = self.wants(hand);
-        let node = self.nodes.of(hand.index);
+        let mut reads = self.reads(worker);
+        let node = self.nodes.of(worker.index);
         if standing.late {
             clear(&ground.next[own]);
-            hand.barrier()?;
-            let near = self.near(hand, ground)?;
-            self.meanwhile(&mut wants, || {
+            worker.barrier()?;
+            let near = self.near(worker, ground)?;
+            self.meanwhile(&mut reads, || {
                 let words = self.early_chunks.take(node);
                 words.map(|words| level.next.add(scan(self.isa, &near, words, &mut survivors[0], true).0)).is_some()
             });
-            level.joined = self.join(hand, &ground, &mut wants)?;
+            level.joined = self.join(worker, &ground, &mut reads)?;
         }
-        let ground = self.near(hand, ground)?;
-        self.sweep(&ground, node, standing.late, survivors, &mut wants, &mut level.next);
+        let ground = self.near(worker, ground)?;
+        self.sweep(&ground, node, standing.late, survivors, &mut reads, &mut level.next);
         Ok(level)
     }
 
@@ -416,58 +421,58 @@ impl<'l> Search<'l> {
         node: usize,
         keep: bool,
         [far, near]: &mut [Unmatched; 2],
-        wants: &mut Option<PendingReads>,
+        reads: &mut Option<PendingReads>,
         found: &mut LevelCount,
     ) {
         // The number of unmatched ranks with a list outside DRAM, and how many of these lists have been requested.
-        let (mut left, mut wanted) = (0, 0);
+        let (mut left, mut requested) = (0, 0);
         loop {
-            self.with(wants, |wants| {
+            self.with(reads, |reads| {
                 let then = &mut |given: &ReadChunk<'_>| pull(self.isa, ground, given, found);
-                wanted += wants.request_some(self.layout, &far[wanted..left], then)?;
-                wants.poll(then)
+                requested += reads.request_some(self.layout, &far[requested..left], then)?;
+                reads.poll(then)
             });
-            let is_room = wanted == left;
-            if is_room && let Some(words) = self.far_chunks.take(node) {
+            let has_space = requested == left;
+            if has_space && let Some(words) = self.far_chunks.take(node) {
                 let (some, more) = scan(self.isa, ground, words, far, keep);
                 found.add(some);
-                (left, wanted) = (more, 0);
+                (left, requested) = (more, 0);
             } else if let Some(words) = self.chunks.take(node) {
                 found.add(scan(self.isa, ground, words, near, keep).0);
-            } else if is_room || self.is_lost() {
+            } else if has_space || self.is_lost() {
                 break;
             } else {
-                self.with(wants, |wants| wants.wait(&mut |given| pull(self.isa, ground, given, found)));
+                self.with(reads, |reads| reads.wait(&mut |given| pull(self.isa, ground, given, found)));
             }
         }
-        self.with(wants, |wants| wants.finish(&mut |given| pull(self.isa, ground, given, found)));
+        self.with(reads, |reads| reads.finish(&mut |given| pull(self.isa, ground, given, found)));
     }
 
     /// Switches to the node's copy of the frontier. If there are several nodes, each thread copies its share of the
     /// frontier to all of them.
-    fn near<'g>(&'g self, hand: &TeamWorker<'_>, ground: LevelState<'g>) -> Result<LevelState<'g>, TeamStopped> {
-        let Some(copy) = self.own_copy(hand) else { return Ok(ground) };
-        for word in self.nodes.part(hand.index, 0..copy.len()) {
+    fn near<'g>(&'g self, worker: &TeamWorker<'_>, ground: LevelState<'g>) -> Result<LevelState<'g>, TeamStopped> {
+        let Some(copy) = self.own_copy(worker) else { return Ok(ground) };
+        for word in self.nodes.part(worker.index, 0..copy.len()) {
             copy[word].store(ground.frontier[word].load(Relaxed), Relaxed);
         }
-        hand.barrier()?;
+        worker.barrier()?;
         Ok(LevelState { frontier: copy, ..ground })
     }
 
-    fn wants(&self, hand: &TeamWorker<'_>) -> MutexGuard<'_, Option<PendingReads>> {
-        self.wants[hand.index].lock().unwrap_or_else(PoisonError::into_inner)
+    fn reads(&self, worker: &TeamWorker<'_>) -> MutexGuard<'_, Option<PendingReads>> {
+        self.reads[worker.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts reads, if any lists are outside DRAM. After a failure no more are started, and the search ends with the
     /// level.
-    fn with(&self, wants: &mut Option<PendingReads>, what: impl FnOnce(&mut PendingReads) -> Result<(), ReadFailure>) {
+    fn with(&self, reads: &mut Option<PendingReads>, what: impl FnOnce(&mut PendingReads) -> Result<(), ReadFailure>) {
         if !self.layout.has_far() {
             return;
         }
-        let failed = match wants {
+        let failed = match reads {
             None => Err(ReadFailure::Read("no reader is set for the tail lists outside DRAM".into())),
             Some(_) if self.is_lost() => Ok(()),
-            Some(wants) => what(wants).inspect_err(|_| wants.give_up()),
+            Some(reads) => what(reads).inspect_err(|_| reads.give_up()),
         };
         if let Err(lost) = failed {
             self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(lost);
@@ -490,7 +495,7 @@ impl<'l> Search<'l> {
     }
 
     /// Moves on to the next level; called by the first thread after each level.
-    fn go_on(&self, tuning: &Tuning) {
+    fn next_level(&self, tuning: &Tuning) {
         let mut standing = *self.standing();
         if standing.way != Direction::Alone {
             let mut sum = ThreadLevel::default();
@@ -552,22 +557,22 @@ impl<'l> Search<'l> {
     }
 
     /// Writes the parents in original labels.
-    fn write(&self, hand: &TeamWorker<'_>) -> Result<(), TeamStopped> {
+    fn write(&self, worker: &TeamWorker<'_>) -> Result<(), TeamStopped> {
         // Ranks that were not reached get the rank after the last as their parent, whose label is `NO_LABEL`.
-        for word in self.own(hand) {
-            let mut missed = !self.visited[word].load(Relaxed);
-            while missed != 0 {
-                self.parent[word * 64 + missed.trailing_zeros() as usize].store(self.layout.ranks, Relaxed);
-                missed &= missed - 1;
+        for word in self.own(worker) {
+            let mut unreached = !self.visited[word].load(Relaxed);
+            while unreached != 0 {
+                self.parent[word * 64 + unreached.trailing_zeros() as usize].store(self.layout.ranks, Relaxed);
+                unreached &= unreached - 1;
             }
         }
-        hand.barrier()?;
+        worker.barrier()?;
         while let Some(block) = self.blocks.take() {
             self.output.write_block(self.layout, &self.parent, block.start);
         }
-        hand.barrier()?;
-        self.output.write_hubs(self.layout, &self.parent, hand.share(self.layout.classes.hubs as usize));
-        hand.barrier()
+        worker.barrier()?;
+        self.output.write_hubs(self.layout, &self.parent, worker.share(self.layout.classes.hubs as usize));
+        worker.barrier()
     }
 }
 

@@ -20,7 +20,7 @@ const GAP_BYTES: u64 = 12 << 10;
 /// Maximum number of lists per read; memory for them is allocated before the search.
 const LISTS_MAX: usize = 4096;
 /// Reads are submitted in batches of this size to reduce system calls; at once if none is in flight.
-const TOGETHER: usize = 8;
+const BATCH: usize = 8;
 
 /// A thread's reader of tail lists. Only the thread that created it uses it.
 pub trait TailReader: Send {
@@ -34,7 +34,7 @@ pub trait TailReader: Send {
     fn read(&mut self, number: usize, offset: u64, bytes: usize);
 
     /// Submits the queued reads.
-    fn hand_over(&mut self);
+    fn submit(&mut self);
 
     /// Returns the number of completed reads that `take` has not returned yet.
     fn ended(&mut self) -> usize;
@@ -103,7 +103,7 @@ pub(crate) struct PendingReads {
     open: Option<usize>,
     /// Reads queued but not submitted.
     queued: usize,
-    under_way: usize,
+    in_flight: usize,
     io: IoCounts,
 }
 
@@ -121,7 +121,7 @@ impl PendingReads {
         let reads = (0..places)
             .map(|_| InFlightRead { ranks: Vec::with_capacity(LISTS_MAX), ..InFlightRead::default() })
             .collect();
-        Self { fetch, reads, free: (0..places).collect(), open: None, queued: 0, under_way: 0, io: IoCounts::default() }
+        Self { fetch, reads, free: (0..places).collect(), open: None, queued: 0, in_flight: 0, io: IoCounts::default() }
     }
 
     /// Returns the size of the read buffers and of the bookkeeping in bytes.
@@ -136,10 +136,10 @@ impl PendingReads {
 
     /// Requests the lists of these ranks, preferably in ascending order. Waits while all reads are in use.
     pub(crate) fn request(&mut self, layout: &Layout, ranks: &[u32], then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
-        let mut wanted = self.request_some(layout, ranks, then)?;
-        while wanted < ranks.len() {
+        let mut requested = self.request_some(layout, ranks, then)?;
+        while requested < ranks.len() {
             self.wait(then)?;
-            wanted += self.request_some(layout, &ranks[wanted..], then)?;
+            requested += self.request_some(layout, &ranks[requested..], then)?;
         }
         Ok(())
     }
@@ -177,29 +177,29 @@ impl PendingReads {
                 return true;
             }
         }
-        let is_room = !self.free.is_empty();
-        if is_room {
+        let has_space = !self.free.is_empty();
+        if has_space {
             self.open(first, end, rank, None);
         }
-        is_room
+        has_space
     }
 
     /// Processes completed reads without waiting.
     pub(crate) fn poll(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
-        if self.under_way == 0 {
+        if self.in_flight == 0 {
             self.close();
         }
-        if self.under_way > self.queued { self.take(false, then) } else { Ok(()) }
+        if self.in_flight > self.queued { self.take(false, then) } else { Ok(()) }
     }
 
     /// Returns true if reads are in flight or completed reads have not been processed.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.under_way > 0
+        self.in_flight > 0
     }
 
     /// Returns true if waiting for the reads in flight would not block.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.under_way == 0 || self.fetch.ended() >= self.under_way
+        self.in_flight == 0 || self.fetch.ended() >= self.in_flight
     }
 
     /// Submits all requested reads, processes completed ones, and leaves the rest for later.
@@ -211,7 +211,7 @@ impl PendingReads {
     /// Completes all requested reads.
     pub(crate) fn finish(&mut self, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
         self.begin_all();
-        while self.under_way > 0 {
+        while self.in_flight > 0 {
             self.take(true, then)?;
         }
         Ok(())
@@ -220,10 +220,10 @@ impl PendingReads {
     /// Waits for all reads after a failure and discards them.
     pub(crate) fn give_up(&mut self) {
         self.open = None;
-        self.hand_over();
-        while self.under_way > 0 {
+        self.submit();
+        while self.in_flight > 0 {
             let (ended, _) = self.fetch.take(true, &mut |_, _| {});
-            self.under_way -= ended;
+            self.in_flight -= ended;
         }
         self.free = (0..self.reads.len()).collect();
     }
@@ -236,7 +236,7 @@ impl PendingReads {
 
     fn begin_all(&mut self) {
         self.close();
-        self.hand_over();
+        self.submit();
     }
 
     fn request_pieces(&mut self, layout: &Layout, rank: u32, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
@@ -270,23 +270,23 @@ impl PendingReads {
         self.fetch.read(number, from, (to - from) as usize);
         self.io.reads += 1;
         self.io.bytes += to - from;
-        self.under_way += 1;
+        self.in_flight += 1;
         self.queued += 1;
-        if self.queued >= TOGETHER || self.queued == self.under_way {
-            self.hand_over();
+        if self.queued >= BATCH || self.queued == self.in_flight {
+            self.submit();
         }
     }
 
-    fn hand_over(&mut self) {
+    fn submit(&mut self) {
         if self.queued > 0 {
-            self.fetch.hand_over();
+            self.fetch.submit();
             self.queued = 0;
         }
     }
 
     /// Processes completed reads, if any are in flight.
     fn take(&mut self, wait: bool, then: &mut OnRead<'_>) -> Result<(), ReadFailure> {
-        if self.under_way == 0 {
+        if self.in_flight == 0 {
             return Ok(());
         }
         let Self { fetch, reads, free, .. } = self;
@@ -299,7 +299,7 @@ impl PendingReads {
             }
             free.push(number);
         });
-        self.under_way -= ended;
+        self.in_flight -= ended;
         result.map_err(ReadFailure::Read)?;
         lost.map_or(Ok(()), |list| Err(ReadFailure::List(list)))
     }

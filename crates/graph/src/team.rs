@@ -21,7 +21,7 @@ pub trait Team {
 
 /// One thread of a team, as its work sees it.
 pub struct TeamWorker<'c> {
-    /// Which one, from 0.
+    /// Index of the thread, from 0.
     pub index: usize,
     pub of: usize,
     pub barrier: &'c dyn Fn() -> Result<(), TeamStopped>,
@@ -37,8 +37,8 @@ impl TeamWorker<'_> {
     }
 
     /// Returns this thread's contiguous share of a number of items; shares differ by at most one.
-    pub fn share(&self, things: usize) -> Range<usize> {
-        share(0..things, self.index, self.of)
+    pub fn share(&self, items: usize) -> Range<usize> {
+        share(0..items, self.index, self.of)
     }
 }
 
@@ -50,13 +50,13 @@ pub(crate) fn share(range: Range<usize>, index: usize, of: usize) -> Range<usize
 
 /// Runs the work on each thread of a team and returns the results in the order of threads.
 pub(crate) fn collect<C: Team, T: Send>(
-    crew: &C,
+    team: &C,
     work: impl Fn(&TeamWorker<'_>) -> Result<T, TeamStopped> + Sync,
 ) -> Result<Vec<T>, C::Error> {
-    let results: Vec<Mutex<Option<T>>> = (0..crew.threads()).map(|_| Mutex::new(None)).collect();
-    crew.run(&|hand| {
-        let result = work(hand)?;
-        *results[hand.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    let results: Vec<Mutex<Option<T>>> = (0..team.threads()).map(|_| Mutex::new(None)).collect();
+    team.run(&|worker| {
+        let result = work(worker)?;
+        *results[worker.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         Ok(())
     })?;
     let taken = results.into_iter().map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -98,7 +98,7 @@ pub struct PlainTeam(pub usize);
 struct Barrier {
     count: usize,
     arrived: AtomicUsize,
-    meetings: AtomicUsize,
+    generation: AtomicUsize,
     stopped: AtomicBool,
 }
 
@@ -107,13 +107,13 @@ const SPINS: u32 = 10_000;
 
 impl Barrier {
     fn wait(&self) -> Result<(), TeamStopped> {
-        let meeting = self.meetings.load(Ordering::Acquire);
+        let current = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
             self.arrived.store(0, Ordering::Relaxed);
-            self.meetings.store(meeting + 1, Ordering::Release);
+            self.generation.store(current + 1, Ordering::Release);
         }
         let mut spins = 0;
-        while self.meetings.load(Ordering::Acquire) == meeting {
+        while self.generation.load(Ordering::Acquire) == current {
             if self.stopped.load(Ordering::Acquire) {
                 return Err(TeamStopped);
             }
@@ -136,13 +136,13 @@ impl Team for PlainTeam {
         let barrier = Barrier {
             count,
             arrived: AtomicUsize::new(0),
-            meetings: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         };
         let one = |index: usize| {
-            let hand = TeamWorker { index, of: count, barrier: &|| barrier.wait() };
+            let worker = TeamWorker { index, of: count, barrier: &|| barrier.wait() };
             // A panic stops the other threads, which would otherwise wait forever, and is then resumed.
-            let ended = catch_unwind(AssertUnwindSafe(|| work(&hand)));
+            let ended = catch_unwind(AssertUnwindSafe(|| work(&worker)));
             if !matches!(ended, Ok(Ok(()))) {
                 barrier.stopped.store(true, Ordering::Release);
             }
@@ -165,18 +165,18 @@ mod tests {
 
     #[test]
     fn results_are_in_the_order_of_threads() {
-        assert_eq!(collect(&PlainTeam(5), |hand| Ok(hand.share(13))).unwrap(), [0..2, 2..5, 5..7, 7..10, 10..13]);
+        assert_eq!(collect(&PlainTeam(5), |worker| Ok(worker.share(13))).unwrap(), [0..2, 2..5, 5..7, 7..10, 10..13]);
     }
 
     #[test]
     fn barriers_release_no_thread_early() {
-        let come = AtomicUsize::new(0);
-        let work = |hand: &TeamWorker<'_>| {
+        let passed = AtomicUsize::new(0);
+        let work = |worker: &TeamWorker<'_>| {
             for round in 1..200 {
-                come.fetch_add(1, Ordering::SeqCst);
-                hand.barrier()?;
-                assert!(come.load(Ordering::SeqCst) >= round * 3);
-                hand.barrier()?;
+                passed.fetch_add(1, Ordering::SeqCst);
+                worker.barrier()?;
+                assert!(passed.load(Ordering::SeqCst) >= round * 3);
+                worker.barrier()?;
             }
             Ok(())
         };
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn a_thread_that_stops_or_panics_stops_all() {
-        let stop = |hand: &TeamWorker<'_>| if hand.index == 1 { Err(TeamStopped) } else { hand.barrier() };
+        let stop = |worker: &TeamWorker<'_>| if worker.index == 1 { Err(TeamStopped) } else { worker.barrier() };
         assert_eq!(PlainTeam(3).run(&stop), Err(Error::Stopped));
-        let panic = |hand: &TeamWorker<'_>| {
-            assert!(hand.index != 2, "planted");
-            hand.barrier()
+        let panic = |worker: &TeamWorker<'_>| {
+            assert!(worker.index != 2, "planted");
+            worker.barrier()
         };
         assert!(catch_unwind(|| PlainTeam(3).run(&panic)).is_err());
     }

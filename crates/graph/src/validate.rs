@@ -95,7 +95,7 @@ impl From<TreeError> for CheckAbort {
 enum EdgeSource<'t> {
     List(&'t Tuples),
     /// This many edges, read again in batches for each tree.
-    Anew(&'t dyn Edges, u64),
+    Generated(&'t dyn Edges, u64),
 }
 
 /// Checks trees against the edges of a graph.
@@ -114,7 +114,7 @@ impl<'t> Validator<'t> {
 
     /// Creates a validator that reads the edges again for each tree.
     pub fn streaming(spec: &Spec, edges: &'t dyn Edges) -> Self {
-        Self::over(spec, EdgeSource::Anew(edges, spec.edges()))
+        Self::over(spec, EdgeSource::Generated(edges, spec.edges()))
     }
 
     fn over(spec: &Spec, source: EdgeSource<'t>) -> Self {
@@ -130,7 +130,7 @@ impl<'t> Validator<'t> {
     /// is an outer error.
     pub fn check<C: Team>(
         &self,
-        crew: &C,
+        team: &C,
         root: u32,
         parents: &[u32],
     ) -> Result<Result<TreeStats, TreeError>, C::Error> {
@@ -146,28 +146,28 @@ impl<'t> Validator<'t> {
             }
         };
         let (levels, after) = (Chunks::new(parents.len(), PIECE), Chunks::new(parents.len(), PIECE));
-        let parts = collect(crew, |hand| {
-            for vertex in hand.share(parents.len()) {
+        let parts = collect(team, |worker| {
+            for vertex in worker.share(parents.len()) {
                 self.levels[vertex].store(UNKNOWN, Relaxed);
                 self.proven[vertex].store(false, Relaxed);
             }
-            hand.barrier()?;
-            if hand.index == 0 {
+            worker.barrier()?;
+            if worker.index == 0 {
                 self.levels[root as usize].store(0, Relaxed);
             }
-            hand.barrier()?;
+            worker.barrier()?;
             while let Some(mut piece) = levels.take() {
                 note(piece.try_for_each(|vertex| Ok(self.find_level(parents, vertex)?)));
             }
-            hand.barrier()?;
+            worker.barrier()?;
             let mut reached = TreeStats::default();
             // Every thread sees the same value: errors were recorded before the barrier.
             if failed().is_none() {
-                hand.barrier()?;
-                note(self.look_at_edges(hand, parents, &mut reached));
-                hand.barrier()?;
+                worker.barrier()?;
+                note(self.check_edges(worker, parents, &mut reached));
+                worker.barrier()?;
                 while let Some(mut piece) = after.take() {
-                    note(piece.try_for_each(|vertex| Ok(self.look_at_vertex(root, parents, vertex, &mut reached)?)));
+                    note(piece.try_for_each(|vertex| Ok(self.check_vertex(root, parents, vertex, &mut reached)?)));
                 }
             }
             Ok(reached)
@@ -215,10 +215,10 @@ impl<'t> Validator<'t> {
     }
 
     /// Makes checks 3 and 4 on a share of the edges, and records which tree edges are among them.
-    fn look_at_edges(&self, hand: &TeamWorker<'_>, parents: &[u32], reached: &mut TreeStats) -> Result<(), CheckAbort> {
-        let mut look = |a: u32, b: u32| -> Result<(), CheckAbort> {
+    fn check_edges(&self, worker: &TeamWorker<'_>, parents: &[u32], reached: &mut TreeStats) -> Result<(), CheckAbort> {
+        let mut check = |a: u32, b: u32| -> Result<(), CheckAbort> {
             let (here, there) = (self.levels[a as usize].load(Relaxed), self.levels[b as usize].load(Relaxed));
-            if let Some((upper, lower)) = look_at_edge((a, here), (b, there), reached)?
+            if let Some((upper, lower)) = check_edge((a, here), (b, there), reached)?
                 && parents[lower as usize] == upper
             {
                 self.proven[lower as usize].store(true, Relaxed);
@@ -226,21 +226,21 @@ impl<'t> Validator<'t> {
             Ok(())
         };
         let (edges, count) = match self.source {
-            EdgeSource::List(tuples) => return tuples.part(hand).try_for_each(|(a, b)| look(a, b)),
-            EdgeSource::Anew(edges, count) => (edges, count),
+            EdgeSource::List(tuples) => return tuples.part(worker).try_for_each(|(a, b)| check(a, b)),
+            EdgeSource::Generated(edges, count) => (edges, count),
         };
-        let own = hand.share(count as usize);
+        let own = worker.share(count as usize);
         let mut batch = vec![[0; 2]; BATCH.min(own.len())];
         for first in own.clone().step_by(BATCH) {
             let batch = &mut batch[..(own.end - first).min(BATCH)];
             edges.fill(first as u64, batch).map_err(CheckAbort::Edges)?;
-            batch.iter().try_for_each(|[a, b]| look(*a as u32, *b as u32))?;
+            batch.iter().try_for_each(|[a, b]| check(*a as u32, *b as u32))?;
         }
         Ok(())
     }
 
     /// Makes checks 2 and 5 on a vertex.
-    fn look_at_vertex(
+    fn check_vertex(
         &self,
         root: u32,
         parents: &[u32],
@@ -270,7 +270,7 @@ impl<'t> Validator<'t> {
 /// Makes checks 3 and 4 on one edge, both of whose ends have their levels, and counts it. Returns the upper and the
 /// lower end if the levels differ, because such an edge may be a tree edge.
 #[inline(always)]
-pub(crate) fn look_at_edge(
+pub(crate) fn check_edge(
     (a, level_a): (u32, u16),
     (b, level_b): (u32, u16),
     reached: &mut TreeStats,

@@ -1,5 +1,6 @@
-//! The stored trials of a run and the decisions that follow from them: which cells to abandon, whether the run is precise
-//! enough, how long a block takes. They depend on nothing else, so a resumed run decides as an uninterrupted one.
+//! The stored trials of a run and the decisions that follow from them: which cells to abandon, whether the run is
+//! precise enough, how long a block takes. They depend on nothing else, so a resumed run decides as an uninterrupted
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -144,9 +145,9 @@ impl CellHistory {
         self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, record.is_retriable()));
         self.has_result |= !invalid;
         self.failures += usize::from(!self.has_result);
-        let hopeless =
+        let is_abandoned =
             matches!(record.outcome.status, TrialStatus::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;
-        if self.abandon_reason.is_none() && hopeless {
+        if self.abandon_reason.is_none() && is_abandoned {
             self.abandon_reason = Some(reason());
         }
     }

@@ -190,13 +190,13 @@ fn unavailable_cell_is_tried_once() {
 #[test]
 fn interrupted_run_resumes_to_the_same_trials() {
     let placements = || vec![Placement::kernel(1), seated("one", 0), seated("two", 1)];
-    goes_on(&record(placements(), repeat(3, 4)));
+    check_resume(&record(placements(), repeat(3, 4)));
     // The budget pays for three blocks of three seconds; a started block is completed wherever the run was interrupted.
     let poor = StoppingRule { budget: Nanos(12 * SECOND.0), ..repeat(2, 9) };
-    goes_on(&record(placements(), poor));
+    check_resume(&record(placements(), poor));
 }
 
-fn goes_on(record: &RunRecord) {
+fn check_resume(record: &RunRecord) {
     let (whole, _) = run_all(record, &mut Scripted(noisy));
     for cut in 1..whole.len() {
         let dir = tempfile::tempdir().expect("a scratch directory");

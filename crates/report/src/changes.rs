@@ -85,10 +85,10 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         comparison.rows.iter().filter(|row| row.main).map(|row| (row, changes(comparison, row))).collect();
     rows.retain(|(_, changes)| !changes.is_empty());
     let all: usize = rows.iter().map(|(_, changes)| changes.len()).sum();
-    let mut room = LINES_MAX;
+    let mut space = LINES_MAX;
     for (_, changes) in &mut rows {
-        changes.truncate(room);
-        room -= changes.len();
+        changes.truncate(space);
+        space -= changes.len();
     }
     rows.retain(|(_, changes)| !changes.is_empty());
     let axis = Axis::over(&rows)?;
@@ -113,7 +113,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         left: pixels(LEFT),
         right: pixels(RIGHT),
         numbers: pixels(NUMBERS),
-        left_out: all - (LINES_MAX - room),
+        left_out: all - (LINES_MAX - space),
     })
 }
 

@@ -146,13 +146,13 @@ impl Grid {
     }
 
     /// For the terminal, with a final line feed.
-    pub(crate) fn terminal(&self, look: &TextStyle) -> String {
+    pub(crate) fn terminal(&self, style: &TextStyle) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(look.width.min(usize::from(u16::MAX)) as u16);
+        table.set_width(style.width.min(usize::from(u16::MAX)) as u16);
         table.set_header(self.columns.iter().map(|column| with_symbol(&column.title, Tone::Strong)));
         table.add_rows(self.rows.iter().enumerate().map(|(index, row)| self.terminal_row(index, row)));
-        let words = self.word_widths(look.width);
+        let words = self.word_widths(style.width);
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate() {
             // The junction counts as the separator of two columns.
@@ -166,7 +166,7 @@ impl Grid {
                 CellKind::Word | CellKind::Number => ColumnConstraint::ContentWidth,
             });
         }
-        format!("{}\n", finished(&self.with_headings(&table), look))
+        format!("{}\n", finished(&self.with_headings(&table), style))
     }
 
     fn terminal_row(&self, index: usize, row: &[GridCell]) -> Vec<String> {
@@ -207,7 +207,7 @@ impl Grid {
         let indent = if self.headings.is_empty() { 0 } else { SPACE };
         let widths: Vec<usize> =
             self.columns.iter().enumerate().map(|(index, of)| column(index, of).unwrap_or(0)).collect();
-        let room = (width + SPACE).saturating_sub(indent + SPACE * widths.len());
+        let space = (width + SPACE).saturating_sub(indent + SPACE * widths.len());
         let bounded = |most: usize| -> Vec<usize> {
             let bound = |(width, of): (&usize, &GridColumn)| {
                 if of.holds == CellKind::Text { *width.min(&most) } else { *width }
@@ -215,7 +215,7 @@ impl Grid {
             widths.iter().zip(&self.columns).map(bound).collect()
         };
         let bounds = [usize::MAX, COLUMN_WIDTH_MIN].map(bounded);
-        bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= room).unwrap_or_else(|| bounded(1))
+        bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= space).unwrap_or_else(|| bounded(1))
     }
 
     /// As a Markdown table (GitHub).

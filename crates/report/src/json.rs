@@ -44,13 +44,13 @@ pub fn sized(record: &RunRecord, finding: &RunFinding, answer: &SizeAnswer) -> V
     shown
 }
 
-/// `{"runs":[…]}`: what there is, without results.
+/// `{"runs":[…]}`: the stored runs, without results.
 pub fn runs(runs: &[RunSummary]) -> Value {
     json!({ "runs": value(&runs) })
 }
 
-/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: what a
-/// run would do.
+/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: the plan
+/// of a run.
 pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
     let cell = |cell: &Cell| {
         let written = plan.spec(&cell.workload).map(|spec| spec.written(&cell.parameters));
@@ -80,7 +80,7 @@ pub fn restored(restored: &[Restored]) -> Value {
     json!({ "restored": value(&restored) })
 }
 
-/// `{"problems":[{"key","group":"spoils|io_failure-measure","found","effect","fix","command"}],"ok":[…]}`.
+/// `{"problems":[{"key","group":"spoils|cannot-measure|expand-lacks","found","effect","fix","command"}],"ok":[…]}`.
 pub fn diagnosis(diagnosis: &Diagnosis) -> Value {
     value(diagnosis)
 }
@@ -153,14 +153,14 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     json
 }
 
-/// As [`run`], with what the race came to as `answer`.
+/// As [`run`], with the result of the race as `answer`.
 pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> Value {
     let mut json = run(record, finding);
     json["answer"] = value(answer);
     json
 }
 
-/// `{"steps":[{"name","count","text"}],"candidates":[…]}`: what a race would run, and why that.
+/// `{"steps":[{"name","count","text"}],"candidates":[…]}`: a race's candidates and how they are selected.
 pub fn explanation(plan: &Plan, steps: &[ReductionStep]) -> Value {
     let candidates: Vec<_> = plan.cells.iter().map(|cell| value(&cell.placement)).collect();
     json!({ "steps": value(&steps), "candidates": candidates })

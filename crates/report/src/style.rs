@@ -76,20 +76,20 @@ pub(crate) fn with_symbol(text: &str, tone: Tone) -> String {
 }
 
 /// Converts marks to colours, or removes them, and converts to ASCII if requested.
-pub(crate) fn finished(text: &str, look: &TextStyle) -> String {
+pub(crate) fn finished(text: &str, style: &TextStyle) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if let Some((tone, _)) = MARKS.iter().find(|(_, mark)| *mark == c) {
-            if look.colour {
+            if style.colour {
                 out.push_str(&tone.style().render().to_string());
             }
         } else if c == END {
-            if look.colour {
+            if style.colour {
                 out.push_str(&Style::new().bold().render_reset().to_string());
             }
         } else if c == HARD_SPACE {
             out.push(' ');
-        } else if look.ascii && !c.is_ascii() {
+        } else if style.ascii && !c.is_ascii() {
             out.push(ascii_for(c));
         } else {
             out.push(c);
@@ -138,12 +138,12 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 /// gets a separate line.
 pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
-    let (mut used, mut room) = (0, first);
+    let (mut used, mut space) = (0, first);
     for word in text.split(' ') {
         let length = word.chars().filter(|c| *c != END && !MARKS.iter().any(|(_, mark)| mark == c)).count();
-        if used > 0 && used + 1 + length > room {
+        if used > 0 && used + 1 + length > space {
             lines.push(String::new());
-            (used, room) = (0, rest);
+            (used, space) = (0, rest);
         }
         let line = lines.last_mut().expect("it begins with one line and only grows");
         if used > 0 {
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn colours_appear_only_on_request() {
         let text = with_symbol("all valid", Tone::Good);
-        let look = TextStyle { width: 80, ascii: false, colour: false };
-        assert_eq!(finished(&text, &look), "all valid");
-        let coloured = finished(&text, &TextStyle { colour: true, ..look });
+        let style = TextStyle { width: 80, ascii: false, colour: false };
+        assert_eq!(finished(&text, &style), "all valid");
+        let coloured = finished(&text, &TextStyle { colour: true, ..style });
         assert_eq!(coloured, "\u{1b}[32mall\u{1b}[0m \u{1b}[32mvalid\u{1b}[0m");
     }
 

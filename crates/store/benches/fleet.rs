@@ -53,8 +53,8 @@ fn make(record: &RunRecord, trials: &[TrialRecord], dir: &Path, machines: u64, d
     let rows: usize = std::thread::scope(|scope| {
         let part = |first| {
             scope.spawn(move || {
-                let mine = (first..machines * days).step_by(threads as usize);
-                mine.map(|index| one(record, trials, dir, index % machines, index / machines)).sum::<usize>()
+                let share = (first..machines * days).step_by(threads as usize);
+                share.map(|index| one(record, trials, dir, index % machines, index / machines)).sum::<usize>()
             })
         };
         let parts: Vec<_> = (0..threads).map(part).collect();

@@ -348,7 +348,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     #[test]
     fn variants_written_by_spreadsheets_read_the_same() {
         let plain = table_from_csv(FIGURES, Path::new("figures.csv")).unwrap();
-        let habits = [
+        let variants = [
             format!("\u{feff}{FIGURES}"),
             FIGURES.replace('\n', "\r\n"),
             FIGURES.replace(',', " , "),
@@ -356,7 +356,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
             FIGURES.replace("dhrystone", "\"dhrystone\""),
             format!("{FIGURES}\n\n"),
         ];
-        for text in habits {
+        for text in variants {
             assert_eq!(table_from_csv(&text, Path::new("figures.csv")).as_ref(), Ok(&plain), "{text}");
         }
         let without: Vec<&str> = FIGURES.lines().map(|line| line.rsplit_once(',').unwrap().0).collect();

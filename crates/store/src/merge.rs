@@ -63,46 +63,46 @@ impl Store {
 
 fn merge_run(
     connection: &Connection,
-    theirs: &RunRecord,
+    remote: &RunRecord,
     trials: &[TrialRecord],
     report: &mut MergeReport,
 ) -> Result<(), StoreErrorKind> {
-    let ours = run::find(connection, &theirs.id)?;
-    let stored = match run::number(connection, &theirs.id)? {
+    let local = run::find(connection, &remote.id)?;
+    let stored = match run::number(connection, &remote.id)? {
         Some(number) => trial::load(connection, number)?,
         None => Vec::new(),
     };
-    let new = match missing(ours.as_ref(), &stored, theirs, trials) {
+    let new = match missing(local.as_ref(), &stored, remote, trials) {
         Ok(new) => new,
         Err(reason) => {
-            report.conflicts.push(format!("run {}: {reason}", theirs.id));
+            report.conflicts.push(format!("run {}: {reason}", remote.id));
             return Ok(());
         }
     };
-    if ours.is_none() {
-        run::insert(connection, theirs)?;
+    if local.is_none() {
+        run::insert(connection, remote)?;
         report.runs_added += 1;
     } else {
         report.runs_present += 1;
     }
-    if let (Some(RunRecord { ended: None, .. }), Some(ending)) = (&ours, &theirs.ended) {
+    if let (Some(RunRecord { ended: None, .. }), Some(ending)) = (&local, &remote.ended) {
         let sql = "UPDATE run SET ended = ?2 WHERE id = ?1";
-        connection.execute(sql, &[theirs.id.0.as_str().into(), word(ending).into()])?;
+        connection.execute(sql, &[remote.id.0.as_str().into(), word(ending).into()])?;
     }
     report.trials_present += trials.len() - new.len();
     report.trials_added += new.len();
-    let number = run::number(connection, &theirs.id)?.expect("the run was stored above");
+    let number = run::number(connection, &remote.id)?.expect("the run was stored above");
     trial::insert(connection, number, &new)
 }
 
 /// The trials of the other file that are missing here. Fails if the two histories contradict each other.
 fn missing<'a>(
-    ours: Option<&RunRecord>,
+    local: Option<&RunRecord>,
     stored: &[TrialRecord],
-    theirs: &RunRecord,
+    remote: &RunRecord,
     trials: &'a [TrialRecord],
 ) -> Result<Vec<&'a TrialRecord>, &'static str> {
-    if ours.is_some_and(|ours| RunRecord { ended: theirs.ended, ..ours.clone() } != *theirs) {
+    if local.is_some_and(|local| RunRecord { ended: remote.ended, ..local.clone() } != *remote) {
         return Err("the stored run has another plan, machine or seed");
     }
     let by_id: HashMap<&TrialId, &TrialRecord> = stored.iter().map(|record| (&record.trial.id, record)).collect();

@@ -16,7 +16,7 @@ impl Scratch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("nearfar-{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| io_failure("make", &path, &error))?;
+        fs::create_dir(&path).map_err(|error| io_failure("create", &path, &error))?;
         Ok(Self(path))
     }
 
@@ -38,7 +38,7 @@ impl Scratch {
     pub(crate) fn program(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
         let path = self.file(name, content)?;
         let all_may_run = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(&path, all_may_run).map_err(|error| io_failure("make a program of", &path, &error))?;
+        fs::set_permissions(&path, all_may_run).map_err(|error| io_failure("set the mode of", &path, &error))?;
         Ok(path)
     }
 
@@ -61,13 +61,13 @@ impl Drop for Scratch {
 }
 
 pub(crate) fn io_failure(verb: &str, path: &Path, error: &io::Error) -> Failure {
-    let words = format!("cannot {verb} {}: {error}", path.display());
+    let message = format!("cannot {verb} {}: {error}", path.display());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound | io::ErrorKind::ReadOnlyFilesystem => {
             Failure::Unavailable(format!(
-                "{words}; hint: TMPDIR names a folder that programs can be written to and run in"
+                "{message}; hint: set TMPDIR to a directory that is writable and allows programs to run"
             ))
         }
-        _ => Failure::Failed(words),
+        _ => Failure::Failed(message),
     }
 }

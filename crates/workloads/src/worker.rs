@@ -69,7 +69,7 @@ fn run(trial: &Trial, job: &TrialContext) -> Result<KernelOutput, Failure> {
         return Err(Failure::Failed(format!("there is no workload '{name}'")));
     };
     let Runner::Kernel(kernel) = workload.runner else {
-        return Err(Failure::Failed(format!("workload {name} is a program of its own and runs without a worker")));
+        return Err(Failure::Failed(format!("workload {name} is an external program and does not run in a worker")));
     };
     check_threads(job, (workload.describe)().threads_exactly, name)?;
     kernel(job)
@@ -77,9 +77,7 @@ fn run(trial: &Trial, job: &TrialContext) -> Result<KernelOutput, Failure> {
 
 fn check_threads(job: &TrialContext, exactly: Option<usize>, name: &str) -> Result<(), Failure> {
     match exactly.filter(|exactly| *exactly != job.threads) {
-        Some(exactly) => {
-            Err(Failure::Failed(format!("workload {name} needs {exactly} threads, the placement has {}", job.threads)))
-        }
+        Some(exactly) => Err(Failure::Failed(format!("workload {name} needs {exactly} threads, not {}", job.threads))),
         None => Ok(()),
     }
 }

@@ -11,22 +11,22 @@ use model::values::units::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FarError {
     /// The directory is in DRAM, so far files would not be on a disk.
-    InMemory { folder: PathBuf, file_system: String },
+    InMemory { dir: PathBuf, file_system: String },
     /// No directory was named, and no default directory is on a disk.
-    NoFolder {
+    NoDir {
         /// The directories tried, each with the reason.
         tried: String,
     },
     /// The disk has not enough free space for the file.
-    NoRoom {
+    NoSpace {
         /// The directory of the file.
-        folder: PathBuf,
+        dir: PathBuf,
         asked: Bytes,
         /// The free space of the file system for this process; `None` if unknown.
         free: Option<Bytes>,
     },
     /// The file system is copy-on-write, so a mapped write can find the disk full.
-    CopyOnWrite { folder: PathBuf, file_system: String },
+    CopyOnWrite { dir: PathBuf, file_system: String },
     /// The DRAM budget is too small.
     Budget { asked: Bytes, least: Bytes },
     /// The near memory could not be allocated.
@@ -69,11 +69,11 @@ impl FarError {
     /// Returns the next step, if known.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::InMemory { folder, .. } => {
-                Some(format!("name a directory on a disk, or use memory:{} to accept memory", folder.display()))
+            Self::InMemory { dir, .. } => {
+                Some(format!("name a directory on a disk, or use memory:{} to accept memory", dir.display()))
             }
-            Self::NoFolder { .. } => Some(format!("set {}=DIR", super::FOLDER_VARIABLE)),
-            Self::NoRoom { .. } => Some("use a smaller size, free space, or name a directory on another disk".into()),
+            Self::NoDir { .. } => Some(format!("set {}=DIR", super::DIR_VARIABLE)),
+            Self::NoSpace { .. } => Some("use a smaller size, free space, or name a directory on another disk".into()),
             Self::CopyOnWrite { .. } => {
                 Some("name a directory on ext4, xfs or another file system that writes in place".into())
             }
@@ -101,20 +101,20 @@ impl fmt::Display for FarError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |errno: i32| io::Error::from_raw_os_error(errno);
         match self {
-            Self::InMemory { folder, file_system } => {
-                write!(f, "directory '{}' is in memory ({file_system}), not on a disk", folder.display())
+            Self::InMemory { dir, file_system } => {
+                write!(f, "directory '{}' is in memory ({file_system}), not on a disk", dir.display())
             }
-            Self::NoFolder { tried } => write!(f, "no directory on a disk for far memory: {tried}"),
-            Self::NoRoom { folder, asked, free: Some(free) } => {
-                write!(f, "{asked} of far memory exceed the free space of the disk of {}: {free}", folder.display())
+            Self::NoDir { tried } => write!(f, "no directory on a disk for far memory: {tried}"),
+            Self::NoSpace { dir, asked, free: Some(free) } => {
+                write!(f, "{asked} of far memory exceed the free space of the disk of {}: {free}", dir.display())
             }
-            Self::NoRoom { folder, asked, free: None } => {
-                write!(f, "{asked} of far memory exceed the free space of the disk of {}", folder.display())
+            Self::NoSpace { dir, asked, free: None } => {
+                write!(f, "{asked} of far memory exceed the free space of the disk of {}", dir.display())
             }
-            Self::CopyOnWrite { folder, file_system } => write!(
+            Self::CopyOnWrite { dir, file_system } => write!(
                 f,
                 "{} is on {file_system}, which is copy-on-write: writing to memory mapped from a file there can fail for lack of space",
-                folder.display()
+                dir.display()
             ),
             Self::Budget { asked, least } => write!(f, "{asked} of DRAM are too little: the minimum is {least}"),
             Self::Memory(error) => error.fmt(f),

@@ -46,28 +46,28 @@ impl FarFile {
     /// find the disk full. It has no name (`O_TMPFILE`), or on file systems without that feature is unlinked directly
     /// after its creation, so a killed process leaves nothing.
     pub fn new(place: &FarLocation, bytes: usize, access: Access) -> Result<Self, FarError> {
-        let folder = place.folder();
+        let dir = place.folder();
         place.check()?;
-        let what = |verb: &str| format!("{verb} a far file in {}", folder.display());
+        let what = |verb: &str| format!("{verb} a far file in {}", dir.display());
         let flags = if access == Access::Direct { libc::O_DIRECT } else { 0 };
-        let file = unnamed(folder, flags).map_err(|error| refused_open(what("create"), &error))?;
+        let file = unnamed(dir, flags).map_err(|error| refused_open(what("create"), &error))?;
         let kind = FileSystem::of(&file).map_err(|error| FarError::refused(what("inspect"), &error))?;
         if access == Access::Mapped && kind.never_writes_in_place() {
-            return Err(FarError::CopyOnWrite { folder: folder.into(), file_system: kind.to_string() });
+            return Err(FarError::CopyOnWrite { dir: dir.into(), file_system: kind.to_string() });
         }
         if kind.0 == BTRFS {
             write_in_place(&file).map_err(|error| FarError::refused(what("disable copy-on-write for"), &error))?;
         }
-        let bytes = bytes.max(1).checked_next_multiple_of(4096).ok_or_else(|| FarError::NoRoom {
-            folder: folder.into(),
+        let bytes = bytes.max(1).checked_next_multiple_of(4096).ok_or_else(|| FarError::NoSpace {
+            dir: dir.into(),
             asked: Bytes(bytes as u64),
             free: None,
         })?;
         // Checked first: fallocate takes all remaining space before it fails, while others write to the disk.
-        if let Some(free) = free_room(&file).filter(|free| free.0 < bytes as u64) {
-            return Err(FarError::NoRoom { folder: folder.into(), asked: Bytes(bytes as u64), free: Some(free) });
+        if let Some(free) = free_space(&file).filter(|free| free.0 < bytes as u64) {
+            return Err(FarError::NoSpace { dir: dir.into(), asked: Bytes(bytes as u64), free: Some(free) });
         }
-        reserve(&file, bytes).map_err(|error| no_room(folder, &file, bytes, &error))?;
+        reserve(&file, bytes).map_err(|error| no_space(dir, &file, bytes, &error))?;
         let inode = file.metadata().map_err(|error| FarError::refused(what("inspect"), &error))?.ino();
         Ok(Self { alignment: alignment(&file), file, bytes, access, kind, inode })
     }
@@ -128,21 +128,21 @@ impl FarFile {
     }
 }
 
-pub(super) fn unnamed(folder: &Path, flags: i32) -> io::Result<File> {
+pub(super) fn unnamed(dir: &Path, flags: i32) -> io::Result<File> {
     let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::from_bits_retain(flags as u32);
-    match rustix::fs::open(folder, how, Mode::from_bits_retain(MODE)) {
+    match rustix::fs::open(dir, how, Mode::from_bits_retain(MODE)) {
         Ok(file) => Ok(file.into()),
         // Kernels that do not know the flag return EISDIR.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => made_and_unlinked(folder, flags),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => made_and_unlinked(dir, flags),
         Err(errno) => Err(errno.into()),
     }
 }
 
 /// For file systems without O_TMPFILE (NFS, old overlays).
-pub(super) fn made_and_unlinked(folder: &Path, flags: i32) -> io::Result<File> {
+pub(super) fn made_and_unlinked(dir: &Path, flags: i32) -> io::Result<File> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!(".nearfar-far-{}-{number}", std::process::id()));
+    let path = dir.join(format!(".nearfar-far-{}-{number}", std::process::id()));
     let mut how = OpenOptions::new();
     let file = how.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags).open(&path);
     match file {
@@ -176,8 +176,8 @@ fn write_in_place(file: &File) -> io::Result<()> {
 }
 
 fn reserve(file: &File, bytes: usize) -> io::Result<()> {
-    let set_aside = rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64));
-    match set_aside {
+    let allocated = rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes as u64));
+    match allocated {
         // NFS before 4.2 and some FUSE file systems: written data have their space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => fill_with_zeros(file, bytes),
         result => Ok(result?),
@@ -188,9 +188,9 @@ fn reserve(file: &File, bytes: usize) -> io::Result<()> {
 /// disk itself may keep older copies.
 pub(crate) fn fill_with_zeros(file: &File, bytes: usize) -> io::Result<()> {
     // Aligned for O_DIRECT.
-    let room = vec![0_u8; ZEROS + ALIGNMENT_USUAL];
-    let from = room.as_ptr().align_offset(ALIGNMENT_USUAL);
-    let zeros = &room[from..from + ZEROS];
+    let buffer = vec![0_u8; ZEROS + ALIGNMENT_USUAL];
+    let from = buffer.as_ptr().align_offset(ALIGNMENT_USUAL);
+    let zeros = &buffer[from..from + ZEROS];
     let mut at = 0;
     while at < bytes {
         let piece = &zeros[..ZEROS.min(bytes - at)];
@@ -204,24 +204,25 @@ pub(crate) fn fill_with_zeros(file: &File, bytes: usize) -> io::Result<()> {
 }
 
 /// Free space for this process; `None` if the file system does not report it.
-fn free_room(file: &File) -> Option<Bytes> {
-    rustix::fs::fstatvfs(file).ok().map(|room| Bytes(room.f_bavail.saturating_mul(room.f_frsize)))
+fn free_space(file: &File) -> Option<Bytes> {
+    rustix::fs::fstatvfs(file).ok().map(|stats| Bytes(stats.f_bavail.saturating_mul(stats.f_frsize)))
 }
 
-fn no_room(folder: &Path, file: &File, bytes: usize, error: &io::Error) -> FarError {
+fn no_space(dir: &Path, file: &File, bytes: usize, error: &io::Error) -> FarError {
     let asked = Bytes(bytes as u64);
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => {
-            FarError::NoRoom { folder: folder.into(), asked, free: free_room(file) }
+            FarError::NoSpace { dir: dir.into(), asked, free: free_space(file) }
         }
-        _ => FarError::refused(format!("allocate {asked} for a far file in {}", folder.display()), error),
+        _ => FarError::refused(format!("allocate {asked} for a far file in {}", dir.display()), error),
     }
 }
 
 /// Alignment that Linux 6.1 reports for file systems that support it.
 fn alignment(file: &File) -> usize {
     let asked = rustix::fs::statx(file.as_fd(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let told = asked.ok().map(|about| about.stx_dio_mem_align.max(about.stx_dio_offset_align) as usize);
+    let reported_alignment =
+        asked.ok().map(|reported| reported.stx_dio_mem_align.max(reported.stx_dio_offset_align) as usize);
     // At least a page: smaller requests are slower, and buffers consist of pages.
-    told.unwrap_or(0).max(ALIGNMENT_USUAL)
+    reported_alignment.unwrap_or(0).max(ALIGNMENT_USUAL)
 }

@@ -9,7 +9,7 @@ use rustix::fs::fstatfs;
 use super::FarError;
 
 /// Environment variable with the default directory.
-pub const FOLDER_VARIABLE: &str = "NEARFAR_FAR";
+pub const DIR_VARIABLE: &str = "NEARFAR_FAR";
 
 /// Directories for large temporary data. By the file system hierarchy standard, /var/tmp is on a disk; /tmp often is
 /// not.
@@ -32,14 +32,14 @@ const OTHER_KINDS: [(u64, &str); 5] =
 /// The directory for far files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FarLocation {
-    folder: PathBuf,
+    dir: PathBuf,
     /// The user accepts a directory in memory.
-    memory_will_do: bool,
+    accepts_memory: bool,
 }
 
 impl FarLocation {
     /// Parses a directory, `memory:DIR` for one that may be in memory, or `auto` for the first directory on a disk
-    /// among that of [`FOLDER_VARIABLE`], /var/tmp and /tmp.
+    /// among that of [`DIR_VARIABLE`], /var/tmp and /tmp.
     pub fn parse(text: &str) -> Result<Self, FarError> {
         match text.trim() {
             "auto" | "" => Self::found(),
@@ -49,7 +49,7 @@ impl FarLocation {
 
     /// Resolves `auto`.
     pub fn found() -> Result<Self, FarError> {
-        match std::env::var(FOLDER_VARIABLE) {
+        match std::env::var(DIR_VARIABLE) {
             Ok(text) if !text.trim().is_empty() => {
                 let place = Self::named(text.trim());
                 place.check()?;
@@ -61,38 +61,38 @@ impl FarLocation {
 
     fn named(text: &str) -> Self {
         let rest = text.strip_prefix(IN_MEMORY);
-        Self { folder: rest.unwrap_or(text).into(), memory_will_do: rest.is_some() }
+        Self { dir: rest.unwrap_or(text).into(), accepts_memory: rest.is_some() }
     }
 
-    pub(super) fn first_of(folders: &[&str]) -> Result<Self, FarError> {
+    pub(super) fn first_of(dirs: &[&str]) -> Result<Self, FarError> {
         let mut tried = Vec::new();
-        for folder in folders {
-            let place = Self::named(folder);
+        for dir in dirs {
+            let place = Self::named(dir);
             match place.check() {
                 Ok(()) => return Ok(place),
                 Err(error) => tried.push(error.to_string()),
             }
         }
-        Err(FarError::NoFolder { tried: tried.join("; ") })
+        Err(FarError::NoDir { tried: tried.join("; ") })
     }
 
     pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.dir
     }
 
     /// Checks that the directory exists and, unless the user accepts memory, is on a disk.
     pub fn check(&self) -> Result<(), FarError> {
-        let what = || format!("open directory {}", self.folder.display());
-        let is_there = File::open(&self.folder).and_then(|folder| {
-            if folder.metadata()?.is_dir() { Ok(folder) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
+        let what = || format!("open directory {}", self.dir.display());
+        let opened = File::open(&self.dir).and_then(|dir| {
+            if dir.metadata()?.is_dir() { Ok(dir) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
         });
-        let folder = is_there.map_err(|error| {
+        let dir = opened.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::ENOTDIR);
             FarError::Refused { what: what(), errno, hint: Some("name an existing directory with write permission") }
         })?;
-        let kind = FileSystem::of(&folder).map_err(|error| FarError::refused(what(), &error))?;
-        if kind.is_memory() && !self.memory_will_do {
-            return Err(FarError::InMemory { folder: self.folder.clone(), file_system: kind.to_string() });
+        let kind = FileSystem::of(&dir).map_err(|error| FarError::refused(what(), &error))?;
+        if kind.is_memory() && !self.accepts_memory {
+            return Err(FarError::InMemory { dir: self.dir.clone(), file_system: kind.to_string() });
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ mod tests {
         let none = FarLocation::first_of(&["/dev/shm", "/nowhere"]).unwrap_err();
         let words = none.to_string();
         assert!(words.contains("'/dev/shm' is in memory") && words.contains("/nowhere: No such file"), "{words}");
-        assert!(none.hint().unwrap().contains(FOLDER_VARIABLE));
+        assert!(none.hint().unwrap().contains(DIR_VARIABLE));
     }
 
     #[test]

@@ -98,21 +98,21 @@ impl Reader {
             if wait && ended == 0 && !self.ring.spin_for_completion() {
                 self.ring.submit(true);
             } else {
-                self.ring.look();
+                self.ring.run_pending();
             }
             self.collect();
             let mut again = false;
             let mut completions = std::mem::take(&mut self.completions);
-            for (number, answer) in completions.drain(..) {
+            for (number, completion) in completions.drain(..) {
                 let number = number as usize;
                 let (transfer, tries) = self.in_flight[number].take().expect("completions belong to reads in flight");
-                if passes(answer, tries) {
+                if passes(completion, tries) {
                     self.put(number, transfer, tries + 1);
                     again = true;
                     continue;
                 }
                 ended += 1;
-                match outcome(&transfer, answer) {
+                match outcome(&transfer, completion) {
                     Ok(()) => with(number, self.place(number, transfer.bytes)),
                     Err(error) => result = result.and(Err(error)),
                 }
@@ -173,7 +173,7 @@ impl Drop for Reader {
 mod tests {
     use std::os::fd::AsRawFd;
 
-    use super::super::tests::{Fault, FaultPlan, folder};
+    use super::super::tests::{Fault, FaultPlan, scratch_dir};
     use super::*;
 
     const BYTES: usize = 64 << 10;
@@ -181,7 +181,7 @@ mod tests {
 
     /// A file in which every 8 bytes hold their own index.
     fn reader() -> Option<Reader> {
-        let (_folder, place) = folder()?;
+        let (_dir, place) = scratch_dir()?;
         let file = FarFile::new(&place, 40 * BYTES, Access::Direct);
         let file = file.map_err(|error| println!("skipped: {error}")).ok()?;
         let numbers: Vec<u8> = (0..file.bytes() as u64 / 8).flat_map(u64::to_ne_bytes).collect();
@@ -200,15 +200,15 @@ mod tests {
     fn reads_complete_in_any_order_with_their_own_bytes() {
         let Some(mut reader) = reader() else { return };
         assert_eq!((reader.places(), reader.near_bytes()), (PLACES, PLACES * (BYTES + 4096)));
-        let mut wanted: Vec<(u64, usize)> =
+        let mut requests: Vec<(u64, usize)> =
             (0..200_u64).map(|read| (read * 7919 % 600 * 4096, 4096 * (1 + read as usize % 16))).collect();
         let (mut free, mut in_flight_reads, mut seen) = ((0..PLACES).collect::<Vec<_>>(), vec![(0, 0); PLACES], 0);
         while seen < 200 {
-            while let (Some(slot), Some(read)) = (free.last(), wanted.last()) {
+            while let (Some(slot), Some(read)) = (free.last(), requests.last()) {
                 reader.read(*slot, read.0, read.1);
                 in_flight_reads[*slot] = *read;
                 free.pop();
-                wanted.pop();
+                requests.pop();
             }
             reader.submit();
             let (ended, result) = reader.reap(seen % 2 == 0, |slot, bytes| {
@@ -235,14 +235,14 @@ mod tests {
             reader.plan_fault(FaultPlan { at: Some(1), fault: Some(fault), ..FaultPlan::default() });
             (0..PLACES).for_each(|place| reader.read(place, (place * BYTES) as u64, BYTES));
             reader.submit();
-            let (mut well, mut ended, mut failure) = (Vec::new(), 0, None);
+            let (mut succeeded, mut ended, mut failure) = (Vec::new(), 0, None);
             while ended < PLACES {
-                let (some, result) = reader.reap(true, |place, _| well.push(place));
+                let (some, result) = reader.reap(true, |place, _| succeeded.push(place));
                 ended += some;
                 failure = failure.or(result.err());
             }
-            well.sort_unstable();
-            assert_eq!(well, [0, 2, 3, 4]);
+            succeeded.sort_unstable();
+            assert_eq!(succeeded, [0, 2, 3, 4]);
             assert!(failure.unwrap().to_string().starts_with(expected), "{fault:?}");
         }
     }

@@ -112,7 +112,7 @@ impl FileRing {
     }
 
     /// Lets the kernel run pending completions, if it reports any.
-    pub(super) fn look(&mut self) {
+    pub(super) fn run_pending(&mut self) {
         if self.ring.submission().taskrun() {
             self.submit(false);
         }
@@ -120,7 +120,7 @@ impl FileRing {
 
     /// Number of completions that were not processed.
     pub(super) fn waiting(&mut self) -> usize {
-        self.look();
+        self.run_pending();
         self.ring.completion().len()
     }
 

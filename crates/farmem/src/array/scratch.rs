@@ -67,9 +67,9 @@ impl ScratchFile {
 }
 
 /// Opens with `O_DIRECT` if requested and supported; file systems in memory and some others do not support it.
-fn past_cache(wanted: bool, open: impl Fn(i32) -> io::Result<File>) -> io::Result<File> {
-    match open(if wanted { libc::O_DIRECT } else { 0 }) {
-        Err(error) if wanted && error.raw_os_error() == Some(libc::EINVAL) => open(0),
+fn past_cache(direct: bool, open: impl Fn(i32) -> io::Result<File>) -> io::Result<File> {
+    match open(if direct { libc::O_DIRECT } else { 0 }) {
+        Err(error) if direct && error.raw_os_error() == Some(libc::EINVAL) => open(0),
         other => other,
     }
 }
@@ -77,7 +77,7 @@ fn past_cache(wanted: bool, open: impl Fn(i32) -> io::Result<File>) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::super::FarFile;
-    use super::super::tests::folder;
+    use super::super::tests::scratch_dir;
     use super::*;
 
     #[repr(align(4096))]
@@ -85,12 +85,12 @@ mod tests {
 
     #[test]
     fn unnamed_scratch_file_becomes_a_far_file() {
-        let Some((folder, place)) = folder() else { return };
+        let Some((dir, place)) = scratch_dir() else { return };
         for bytes in [0, 5000, 8192] {
             let scratch = ScratchFile::unnamed(&place, false).unwrap();
             let written: Vec<u8> = (0..bytes).map(|at| at as u8 % 251).collect();
             scratch.write(0, &written).unwrap();
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has a name");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "the file has a name");
             let far = match FarFile::of_scratch(scratch, bytes) {
                 Ok(far) => far,
                 Err(error) => return println!("skipped: {error}"),
@@ -113,8 +113,8 @@ mod tests {
 
     #[test]
     fn written_data_are_read_and_a_short_file_is_an_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("part");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part");
         for direct in [false, true] {
             let file = ScratchFile::open(&path, direct).unwrap();
             file.write(8192, &Page([7; 4096]).0).unwrap();

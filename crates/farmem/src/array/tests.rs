@@ -62,7 +62,7 @@ impl Random {
 }
 
 /// A directory on a disk, removed when dropped.
-pub(super) fn folder() -> Option<(tempfile::TempDir, FarLocation)> {
+pub(super) fn scratch_dir() -> Option<(tempfile::TempDir, FarLocation)> {
     let place = match FarLocation::found() {
         Ok(place) => place,
         Err(error) => {
@@ -70,9 +70,9 @@ pub(super) fn folder() -> Option<(tempfile::TempDir, FarLocation)> {
             return None;
         }
     };
-    let folder = tempfile::tempdir_in(place.folder()).expect("the directory for far files is writable");
-    let place = FarLocation::parse(folder.path().to_str().expect("a UTF-8 path")).expect("the directory exists");
-    Some((folder, place))
+    let dir = tempfile::tempdir_in(place.folder()).expect("the directory for far files is writable");
+    let place = FarLocation::parse(dir.path().to_str().expect("a UTF-8 path")).expect("the directory exists");
+    Some((dir, place))
 }
 
 /// An array, or `None` after printing the reason why there is none here.
@@ -149,7 +149,7 @@ fn verify(tiles: &mut Tiles, changes: &[u64]) {
 
 #[test]
 fn tiles_equal_a_vector_after_random_operations() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     for (seed, count, slots) in [(1, 40, 3), (2, 40, 8), (3, 7, 7), (4, 2, 3), (5, 200, 16)] {
         let Some(mut tiles) = tiles(&place, count, slots) else { return };
         let mut changes = vec![0; count as usize];
@@ -166,7 +166,7 @@ fn tiles_equal_a_vector_after_random_operations() {
 
 #[test]
 fn every_failed_transfer_is_reported_and_loses_nothing() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     // Number of transfers without a fault.
     let Some(mut whole) = tiles(&place, 12, 4) else { return };
     let mut changes = vec![0; 12];
@@ -195,7 +195,7 @@ fn every_failed_transfer_is_reported_and_loses_nothing() {
 
 #[test]
 fn transfer_errors_name_operation_and_offset() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     let words = |fault| {
         let mut tiles = tiles(&place, 8, 4)?;
         tiles.mover().plan_fault(FaultPlan::of(0, fault));
@@ -209,7 +209,7 @@ fn transfer_errors_name_operation_and_offset() {
 
 #[test]
 fn interrupted_transfers_are_retried() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     let Some(mut tiles) = tiles(&place, 8, 4) else { return };
     tiles.mover().plan_fault(FaultPlan::of(0, Fault::Errno(libc::EAGAIN)));
     assert!(tiles.read(3).unwrap() == stamped(3, 0));
@@ -217,7 +217,7 @@ fn interrupted_transfers_are_retried() {
 
 #[test]
 fn two_arrays_in_one_directory_are_independent() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     std::thread::scope(|scope| {
         for seed in [11, 12] {
             let place = &place;
@@ -234,7 +234,7 @@ fn two_arrays_in_one_directory_are_independent() {
 
 #[test]
 fn budget_below_three_tiles_returns_an_error() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     let settings = TileSettings { tiles: 8, tile: Bytes(1 << 20), budget: Bytes(2 << 20), depth: 4 };
     let error = Tiles::new(&place, settings).err().unwrap();
     assert_eq!(error.to_string(), "2MiB of DRAM are too little: the minimum is 3MiB");
@@ -243,39 +243,39 @@ fn budget_below_three_tiles_returns_an_error() {
 
 #[test]
 fn full_disk_is_an_error_at_creation() {
-    let Some((folder, place)) = folder() else { return };
-    let free = rustix::fs::statvfs(folder.path()).map(|room| room.f_blocks * room.f_frsize).unwrap();
+    let Some((dir, place)) = scratch_dir() else { return };
+    let free = rustix::fs::statvfs(dir.path()).map(|stats| stats.f_blocks * stats.f_frsize).unwrap();
     for access in [Access::Mapped, Access::Direct] {
         let error = FarFile::new(&place, free as usize * 2, access).unwrap_err();
-        let FarError::NoRoom { free: Some(_), .. } = &error else { panic!("{error}") };
+        let FarError::NoSpace { free: Some(_), .. } = &error else { panic!("{error}") };
         assert!(error.to_string().contains("exceed the free space"), "{error}");
     }
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(dir.path()), [""; 0]);
 }
 
 #[test]
 fn far_file_is_allocated_unnamed_and_private() {
-    let Some((folder, place)) = folder() else { return };
+    let Some((dir, place)) = scratch_dir() else { return };
     let file = FarFile::new(&place, 5 << 20, Access::Mapped).unwrap();
-    let about = file.file().metadata().unwrap();
-    assert!(about.blocks() * 512 >= 5 << 20, "{} blocks", about.blocks());
-    assert_eq!((about.mode() & 0o7777, about.nlink()), (0o600, 0));
-    assert_eq!(names(folder.path()), [""; 0]);
+    let metadata = file.file().metadata().unwrap();
+    assert!(metadata.blocks() * 512 >= 5 << 20, "{} blocks", metadata.blocks());
+    assert_eq!((metadata.mode() & 0o7777, metadata.nlink()), (0o600, 0));
+    assert_eq!(names(dir.path()), [""; 0]);
     // Fallbacks for file systems without these features.
-    let other = super::file::made_and_unlinked(folder.path(), 0).unwrap();
+    let other = super::file::made_and_unlinked(dir.path(), 0).unwrap();
     super::file::fill_with_zeros(&other, (3 << 20) + 4096).unwrap();
-    let about = other.metadata().unwrap();
-    assert_eq!((about.mode() & 0o7777, about.nlink(), about.len()), (0o600, 0, (3 << 20) + 4096));
-    assert!(about.blocks() * 512 >= 3 << 20 && names(folder.path()).is_empty());
+    let metadata = other.metadata().unwrap();
+    assert_eq!((metadata.mode() & 0o7777, metadata.nlink(), metadata.len()), (0o600, 0, (3 << 20) + 4096));
+    assert!(metadata.blocks() * 512 >= 3 << 20 && names(dir.path()).is_empty());
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+fn names(dir: &Path) -> Vec<String> {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[test]
 fn view_equals_a_vector_and_is_backed_by_its_file() {
-    let Some((_folder, place)) = folder() else { return };
+    let Some((_dir, place)) = scratch_dir() else { return };
     let words = (4 << 20) / 8;
     let mut view = View::new(FarFile::new(&place, words * 8, Access::Mapped).unwrap()).unwrap();
     let mut expected = vec![0_u64; words];
@@ -308,32 +308,32 @@ const HOLD_IN: &str = "NEARFAR_TEST_HOLD_IN";
 
 #[test]
 fn killed_process_leaves_no_files() {
-    if let Some(folder) = std::env::var_os(HOLD_IN) {
-        return hold(&PathBuf::from(folder));
+    if let Some(dir) = std::env::var_os(HOLD_IN) {
+        return hold(&PathBuf::from(dir));
     }
-    let Some((folder, _)) = folder() else { return };
+    let Some((dir, _)) = scratch_dir() else { return };
     let name = "array::tests::a_killed_process_leaves_nothing_behind";
     let used = || {
-        let room = rustix::fs::statvfs(folder.path()).unwrap();
-        (room.f_blocks - room.f_bfree) * room.f_frsize
+        let stats = rustix::fs::statvfs(dir.path()).unwrap();
+        (stats.f_blocks - stats.f_bfree) * stats.f_frsize
     };
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args([name, "--exact", "--nocapture"]).env(HOLD_IN, folder.path()).stdout(Stdio::piped());
+    child.args([name, "--exact", "--nocapture"]).env(HOLD_IN, dir.path()).stdout(Stdio::piped());
     let mut child = child.spawn().unwrap();
     let before = used();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let held = lines.map_while(Result::ok).find(|line| line.contains("holding") || line.contains("skipped"));
     assert!(held.is_some(), "the child printed nothing");
-    assert_eq!(names(folder.path()), [""; 0], "a far file has a name");
+    assert_eq!(names(dir.path()), [""; 0], "a far file has a name");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(names(folder.path()), [""; 0]);
+    assert_eq!(names(dir.path()), [""; 0]);
     // Other tests and programs use this disk too, but less than this.
     assert!(used() < before + (256 << 20), "{} bytes were not freed", 512 << 20);
 }
 
-fn hold(folder: &Path) {
-    let place = FarLocation::parse(folder.to_str().unwrap()).unwrap();
+fn hold(dir: &Path) {
+    let place = FarLocation::parse(dir.to_str().unwrap()).unwrap();
     let mut view = View::new(FarFile::new(&place, 512 << 20, Access::Mapped).unwrap()).unwrap();
     view.as_mut_slice::<u8>()[..1 << 20].fill(1);
     let mut tiles = tiles(&place, 8, 4);

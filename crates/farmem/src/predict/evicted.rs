@@ -51,7 +51,7 @@ impl EvictedBlocks {
     /// Notes an access. A block returns early if less than half of the budget was evicted since: the kernel's choice
     /// would have been better. If most blocks return early, eviction is suspended; returns true if it was suspended
     /// just now.
-    pub(super) fn wanted(&mut self, process: u32, range: &Range<u64>, now: u64) -> bool {
+    pub(super) fn reused(&mut self, process: u32, range: &Range<u64>, now: u64) -> bool {
         let many = self.dram >> BLOCK_SHIFT;
         for key in keys(process, range) {
             let (known, at) = &mut self.slots[slot(key)];

@@ -103,12 +103,12 @@ impl MemoryModel {
 
     fn fetch(&mut self, pages: impl Iterator<Item = u64>) -> u64 {
         let far = |page: &u64| self.touched.contains(page) && !self.near.contains_key(page);
-        let wanted: Vec<u64> = pages.filter(far).collect();
-        for page in &wanted {
+        let far_pages: Vec<u64> = pages.filter(far).collect();
+        for page in &far_pages {
             self.bring(*page);
             self.ahead.insert(*page);
         }
-        self.fetched += wanted.len() as u64;
-        wanted.len() as u64
+        self.fetched += far_pages.len() as u64;
+        far_pages.len() as u64
     }
 }

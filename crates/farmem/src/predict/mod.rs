@@ -32,14 +32,13 @@ const STEP_MAX: i64 = 64 << 20;
 /// Maximum number of strides without a fault.
 const STEPS_SKIPPED_MAX: i64 = 64;
 /// Maximum distance in pages between the starts of two walks of which the second continues the first.
-const BESIDE_PAGES: i64 = 16;
+const WALK_OFFSET_PAGES: i64 = 16;
 /// Pages that the kernel reads around a faulting one on a device without seeks.
 const READ_AROUND: u64 = 8;
 /// Initial prefetch distance of a sweep, in bytes; it doubles each time the program uses it up.
 const AHEAD_FIRST: u64 = 512 << 10;
 /// As above if faults are farther apart than the kernel reads, so the program skips pages: walks over a matrix look
 /// like many short sweeps, and useless prefetches delay processes that wait for the disk.
-/// many such sweeps that end soon, and what each fetches in vain keeps the disk from who waits for it.
 const AHEAD_FIRST_SPARSE: u64 = 32 << 10;
 /// Minimum number of prefetched pages before waste is judged. The first pages of a stream are usually overtaken by the
 /// program.
@@ -127,13 +126,13 @@ pub struct Counts {
     pub matched: u64,
     /// Streams found.
     pub streams: u64,
-    /// Of those, strided ones.
+    /// Strided streams among them.
     pub stepping: u64,
     /// Pages prefetched.
     pub fetched: u64,
-    /// Of those, pages whose use was observed.
+    /// Prefetched pages whose use was observed.
     pub used: u64,
-    /// Of those, pages evicted again before use.
+    /// Prefetched pages evicted before use.
     pub lost: u64,
     /// Number of back-offs of streams whose prefetches were rarely used.
     pub rests: u64,
@@ -188,7 +187,7 @@ impl Predictor {
             return;
         }
         let own = |stream: &Stream| {
-            stream.is_there()
+            stream.is_active()
                 && !stream.is_confirmed()
                 && (stream.process, stream.thread) == (fault.process, fault.thread)
         };
@@ -244,7 +243,6 @@ impl Predictor {
     /// Whether the fault belongs to a sweep that uses its prefetched pages. With consecutive records of one size, every
     /// eighth page is waited for and one in [`Tuning::minor_period`] of the others is sampled; that looks like columns,
     /// but the pages between are needed, too.
-    /// and one in [`Tuning::minor_period`] of the others seen: that looks like columns, and the pages between are wanted too.
     fn is_swept(&self, fault: &Fault) -> bool {
         let takes = |stream: &Stream| {
             stream.is_confirmed()
@@ -312,7 +310,7 @@ impl Predictor {
         match kind {
             StreamKind::Sequential => {
                 // A stream that jumped over resident pages looks new; it adopts the state of the old one.
-                if let Some(old) = others.find(|old| stream.goes_on_from(old)) {
+                if let Some(old) = others.find(|old| stream.continues(old)) {
                     stream.adopt(old);
                     *old = Stream::default();
                 }
@@ -324,7 +322,7 @@ impl Predictor {
             StreamKind::Steps => {
                 self.counts.stepping += 1;
                 if let Some(old) = others.find(|old| old.step == stream.step) {
-                    stream.width = stream.width_beside(old, &self.tuning);
+                    stream.width = stream.step_width(old, &self.tuning);
                     *old = Stream::default();
                 }
             }
@@ -374,8 +372,8 @@ impl Predictor {
         let stream = &mut self.streams[at];
         if stream.past(stream.edge, stream.last) <= 0 {
             // The program caught up.
-            let beside = if stream.kind == StreamKind::Columns { 0 } else { self.tuning.page };
-            stream.edge = stream.onward(stream.last, beside);
+            let gap = if stream.kind == StreamKind::Columns { 0 } else { self.tuning.page };
+            stream.edge = stream.onward(stream.last, gap);
         }
         let advice = match stream.kind {
             StreamKind::Sequential => stream.next_range(&self.tuning).map(Advice::Fetch),
@@ -396,7 +394,7 @@ impl Predictor {
     /// Reports the number of pages that a prefetch found far and read, and accesses to evicted pages.
     pub fn fetched(&mut self, order: &Order, pages: u64, now: u64) {
         let Advice::Fetch(range) = &order.advice else { return };
-        if pages > 0 && self.ghosts.wanted(order.process, range, now) {
+        if pages > 0 && self.ghosts.reused(order.process, range, now) {
             self.counts.suspensions += 1;
         }
         self.counts.fetched += pages;

@@ -1,66 +1,65 @@
-//! One stream of page faults: which way it goes, how far it has been fetched ahead and paged out behind. Must not know
-//! other streams.
+//! One stream of page faults: its direction, its prefetch edge and its eviction edge. Must not depend on other streams.
 
 use std::ops::Range;
 
 use super::{
-    AHEAD_FIRST, AHEAD_FIRST_SPARSE, BESIDE_PAGES, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH,
-    READ_AROUND, REST, STEPS_SKIPPED_MAX, Tuning, WASTE_MIN_SAMPLE,
+    AHEAD_FIRST, AHEAD_FIRST_SPARSE, COLUMN_PAGES_MAX, Fault, JITTER, MIB, RANGES_MAX, REACH, READ_AROUND, REST,
+    STEPS_SKIPPED_MAX, Tuning, WALK_OFFSET_PAGES, WASTE_MIN_SAMPLE,
 };
 
-/// So many faults in a row that fit make a stream.
+/// Number of consecutive matching faults that confirm a stream.
 pub(super) const CONFIRMED: u32 = 4;
 
-/// How a stream goes through memory.
+/// Access pattern of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StreamKind {
     #[default]
     Sequential,
-    /// It touches a page and the next one a step away.
+    /// Accesses single pages at a constant stride.
     Steps,
-    /// It touches a column of a matrix, some pages at most, and the next one a step away; places are exact to the byte.
+    /// Accesses columns of a matrix, each at most a few pages long, at a constant stride in bytes.
     Columns,
 }
 
-/// A stream, or what may become one. Addresses and distances are bytes.
+/// A stream or a candidate for one. Addresses and distances are in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub process: u32,
     pub thread: u32,
     pub instruction: u64,
-    /// The page that was touched last.
+    /// Address of the last access, page-aligned except for columns.
     pub last: u64,
-    /// From touch to touch; its sign is the direction.
+    /// Distance between consecutive accesses; its sign is the direction.
     pub step: i64,
     pub kind: StreamKind,
-    /// Faults in a row that fitted.
+    /// Number of consecutive matching faults.
     pub seen: u32,
-    /// Up to where it has been fetched.
+    /// End of the prefetched range.
     pub edge: u64,
-    /// Up to where it has been paged out.
+    /// End of the evicted range.
     pub behind: u64,
-    /// How far a sweep is fetched ahead; how many pages of steps are, times the page.
+    /// Prefetch distance of a sweep; for strides, the number of pages ahead times the page size.
     pub ahead: u64,
-    /// Pages fetched and used; halved now and then, so that they tell of the present.
+    /// Pages prefetched, used, and evicted before use; halved periodically, so that recent ones weigh more.
     pub fetched: u64,
     pub used: u64,
     pub lost: u64,
-    /// Nothing is fetched before, nanoseconds.
+    /// End of the current back-off, in nanoseconds; nothing is prefetched before.
     pub rests_until: u64,
-    /// How long the next rest is, nanoseconds.
+    /// Duration of the next back-off, in nanoseconds.
     pub rest: u64,
-    /// When it was last seen; 0: there is none.
+    /// Stamp of its last fault; 0 while this entry is unused.
     pub stamp: u64,
-    /// Where a walk in steps began.
+    /// First address of a strided walk.
     pub first: u64,
-    /// Pages fetched at each step.
+    /// Pages prefetched at each step.
     pub width: u64,
-    /// The farthest from its beginning that a column was seen touched, bytes.
+    /// Maximum observed offset of an access from the start of its column, in bytes.
     pub depth: u64,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page: u64,
     pub due: bool,
-    /// It has waited for far memory.
+    /// Whether a fault of the stream waited for far memory.
     pub met_far: bool,
 }
 
@@ -76,12 +75,12 @@ impl Stream {
         }
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.stamp > 0
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
-        self.is_there() && self.seen >= CONFIRMED
+        self.is_active() && self.seen >= CONFIRMED
     }
 
     pub(super) fn begin(&mut self, kind: StreamKind, tuning: &Tuning) {
@@ -100,23 +99,23 @@ impl Stream {
         self.page = tuning.page;
     }
 
-    /// How far one address lies beyond another, along the way.
+    /// Distance from one address to another in the direction of the stream.
     pub(super) fn past(&self, address: u64, from: u64) -> i64 {
         let distance = address.wrapping_sub(from) as i64;
         if self.step < 0 { -distance } else { distance }
     }
 
-    /// An address moved along the way.
+    /// Returns an address moved in the direction of the stream.
     pub(super) fn onward(&self, from: u64, bytes: u64) -> u64 {
         if self.step < 0 { from.wrapping_sub(bytes) } else { from.wrapping_add(bytes) }
     }
 
-    /// The pages from one place to another along the way, the first included and the last not.
+    /// The pages between two addresses in the direction of the stream, including the first but not the last.
     pub(super) fn between(&self, from: u64, to: u64, page: u64) -> Range<u64> {
         if self.step < 0 { to.wrapping_add(page)..from.wrapping_add(page) } else { from..to }
     }
 
-    /// Whether a fault is on its way.
+    /// Whether a fault at this address continues the stream.
     pub(super) fn takes(&self, address: u64) -> bool {
         let onward = self.past(address, self.last);
         match self.kind {
@@ -129,28 +128,28 @@ impl Stream {
         }
     }
 
-    /// How many columns further than the last an address lies, and how far from that column's beginning, if it is of this walk:
-    /// where the column was touched before, or where it goes on into its next page. A walk over the rows below begins in
-    /// the midst of a page and is another one.
+    /// The column of an address, counted from the last one, and the offset in that column; `None` if the address is not
+    /// part of this walk. Accesses are at known offsets or continue into the next page. A walk over the rows below
+    /// starts inside a page and is a different walk.
     fn column(&self, address: u64) -> Option<(i64, u64)> {
         let (off, step) = (address.wrapping_sub(self.last) as i64, self.step.abs());
         let (column, depth) = (off.div_euclid(step) * self.step.signum(), off.rem_euclid(step) as u64);
-        let goes_on = address.is_multiple_of(self.page) && depth <= (self.depth + self.page).min(self.depth_max());
-        let is_of_it = (-JITTER..=STEPS_SKIPPED_MAX).contains(&column) && (depth <= self.depth || goes_on);
-        is_of_it.then_some((column, depth))
+        let continues = address.is_multiple_of(self.page) && depth <= (self.depth + self.page).min(self.depth_max());
+        let belongs = (-JITTER..=STEPS_SKIPPED_MAX).contains(&column) && (depth <= self.depth || continues);
+        belongs.then_some((column, depth))
     }
 
-    /// What is farther from a column's beginning is of something else, bytes.
+    /// Maximum offset from the start of a column, in bytes; accesses beyond it are not part of the column.
     fn depth_max(&self) -> u64 {
         (COLUMN_PAGES_MAX * self.page).min(self.step.unsigned_abs().saturating_sub(self.page))
     }
 
-    /// Whether most of what was fetched and is behind was used, as far as there is enough of it to say.
+    /// Whether most pages prefetched and already passed were used; false while too few were prefetched to judge.
     pub(super) fn is_used(&self) -> bool {
         self.fetched >= 64 && self.used * 2 >= self.fetched.saturating_sub(self.ahead / self.page)
     }
 
-    /// Goes on to where an address that it takes is; whether that is further than it was.
+    /// Advances to an address that continues the stream. Returns true if the stream moved.
     pub(super) fn extend(&mut self, address: u64) -> bool {
         if self.kind != StreamKind::Columns {
             let onward = self.past(address, self.last) > 0;
@@ -165,13 +164,13 @@ impl Stream {
         }
         let deeper = depth > self.depth;
         if deeper {
-            // What was fetched ahead ends too soon.
+            // Prefetches so far ended before this depth.
             (self.depth, self.edge) = (depth, self.last);
         }
         column > 0 || deeper
     }
 
-    pub(super) fn goes_on_from(&self, old: &Self) -> bool {
+    pub(super) fn continues(&self, old: &Self) -> bool {
         let same_way = (self.step < 0) == (old.step < 0);
         same_way && self.past(self.last, old.last) > 0 && self.past(self.last, old.edge) <= MIB as i64
     }
@@ -183,25 +182,25 @@ impl Stream {
         self.met_far |= old.met_far;
     }
 
-    /// A matrix walked by columns: each walk begins a little beside the one before. The neighbours of each step are wanted
-    /// soon then; as many as leave half the budget free until the walk comes back.
-    pub(super) fn width_beside(&self, old: &Self, tuning: &Tuning) -> u64 {
-        let side = (self.first.wrapping_sub(old.first) as i64) % self.step;
-        if !(1..=BESIDE_PAGES * tuning.page as i64).contains(&side) {
+    /// Number of pages to prefetch at each step of a matrix walked by columns, where each walk starts slightly after
+    /// the one before and soon needs the neighbouring pages; leaves half the budget free until the next walk.
+    pub(super) fn step_width(&self, old: &Self, tuning: &Tuning) -> u64 {
+        let offset = (self.first.wrapping_sub(old.first) as i64) % self.step;
+        if !(1..=WALK_OFFSET_PAGES * tuning.page as i64).contains(&offset) {
             return 1;
         }
         let steps = (old.past(old.last, old.first) / old.step.abs()).max(0) as u64 + 1;
-        (tuning.dram / 2 / (steps * tuning.page)).clamp(1, BESIDE_PAGES as u64)
+        (tuning.dram / 2 / (steps * tuning.page)).clamp(1, WALK_OFFSET_PAGES as u64)
     }
 
-    /// What of a sweep to fetch next: nothing until half of what is ahead is used up, so that one call carries many pages.
+    /// Next range of a sweep to prefetch; `None` until half of the pages ahead are used, so that a call covers many.
     pub(super) fn next_range(&mut self, tuning: &Tuning) -> Option<Range<u64>> {
         if self.past(self.edge, self.last) > self.ahead as i64 / 2 {
             return None;
         }
         let to = self.onward(self.last, self.ahead) & !(tuning.page - 1);
         let range = self.between(self.edge, to, tuning.page);
-        // A wrapped address, or the kernel's half.
+        // The address wrapped or is in the kernel's half.
         if range.start >= range.end || range.end > 1 << 56 {
             return None;
         }
@@ -213,7 +212,7 @@ impl Stream {
         Some(range)
     }
 
-    /// The same for a walk in steps.
+    /// Next ranges of a strided walk to prefetch.
     pub(super) fn next_steps(&mut self, tuning: &Tuning) -> Option<Vec<Range<u64>>> {
         let depth = ((self.ahead / tuning.page) as i64).min(RANGES_MAX as i64);
         if self.edge == self.onward(self.last, tuning.page) {
@@ -232,7 +231,7 @@ impl Stream {
         (!ranges.is_empty()).then_some(ranges)
     }
 
-    /// The pages that are wanted at a step.
+    /// The pages needed at a step.
     fn pages_at(&self, at: u64) -> Range<u64> {
         let page = self.page;
         match self.kind {

@@ -1,50 +1,49 @@
-//! Ways through memory played through the predictor, in a memory that holds half of what they touch: how many faults wait
-//! with it and without.
+//! Compares the number of waiting faults with and without the predictor, for access patterns over twice the DRAM limit.
 
 use super::memory_model::{MemoryModel, PAGE};
 use super::*;
 
-/// Far from any other, as mappings are.
+/// Start of the simulated mapping.
 const BASE: u64 = 0x7f00_0000_0000;
-/// Pages of the whole of it; half of that is near.
+/// Number of pages accessed; half of them fit in DRAM.
 const PAGES: u64 = 16384;
-/// A touch takes this long, nanoseconds.
+/// Duration of an access, in nanoseconds.
 const TOUCH: u64 = 2000;
 
-/// One touch: thread, instruction, page.
+/// One access: thread, instruction, page.
 type Touch = (u32, u64, u64);
 
-/// Faults that waited, and what the predictor did; without it where `steered` is not.
+/// Number of faults that waited and the predictor's counters; the predictor is used only if `steered`.
 fn play(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
     play_bytes(touches.into_iter().map(|(thread, instruction, page)| (thread, instruction, page * PAGE)), steered)
 }
 
-/// The same where it matters which byte of a page is touched.
+/// As [`play`], with byte addresses instead of pages.
 fn play_bytes(touches: impl IntoIterator<Item = Touch>, steered: bool) -> (u64, Counts) {
     let dram = PAGES / 2 * PAGE;
     let tuning = Tuning { minor_period: 4, ..Tuning::for_dram(dram, PAGE) };
-    let (mut world, mut predictor) = (MemoryModel::new(PAGES / 2, BASE), Predictor::new(tuning));
+    let (mut memory, mut predictor) = (MemoryModel::new(PAGES / 2, BASE), Predictor::new(tuning));
     for page in 0..PAGES {
-        world.touch(page);
+        memory.touch(page);
     }
-    (world.waited, world.minor) = (0, 0);
+    (memory.waited, memory.minor) = (0, 0);
     for (at, (thread, instruction, byte)) in touches.into_iter().enumerate() {
-        let Some(major) = world.touch(byte / PAGE) else { continue };
-        if !steered || (!major && !world.minor.is_multiple_of(tuning.minor_period)) {
+        let Some(major) = memory.touch(byte / PAGE) else { continue };
+        if !steered || (!major && !memory.minor.is_multiple_of(tuning.minor_period)) {
             continue;
         }
         predictor.observe(&Fault { process: 1, thread, instruction, address: BASE + byte, major });
         let now = at as u64 * TOUCH;
-        let headroom = dram as i64 - (world.near.len() as u64 * PAGE) as i64;
+        let headroom = dram as i64 - (memory.near.len() as u64 * PAGE) as i64;
         for order in predictor.orders(now, headroom) {
-            let pages = world.apply(&order);
+            let pages = memory.apply(&order);
             predictor.fetched(&order, pages, now);
         }
     }
-    (world.waited, predictor.counts())
+    (memory.waited, predictor.counts())
 }
 
-/// How many times fewer faults wait.
+/// Waiting faults without the predictor divided by those with it.
 fn gain(touches: impl IntoIterator<Item = Touch> + Clone) -> f64 {
     let (plain, _) = play(touches.clone(), false);
     let (steered, counts) = play(touches, true);
@@ -56,7 +55,7 @@ fn sweep(pages: Range<u64>) -> impl Iterator<Item = Touch> + Clone {
     pages.map(|page| (1, 0x10, page))
 }
 
-/// A generator with its own bits: tests depend on no other.
+/// Pseudo-random numbers that do not depend on another generator.
 fn scrambled(count: u64) -> impl Iterator<Item = u64> + Clone {
     (0..count).map(|at| {
         let mut x = at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -66,16 +65,16 @@ fn scrambled(count: u64) -> impl Iterator<Item = u64> + Clone {
 }
 
 #[test]
-fn cyclic_sweeps_hardly_wait() {
+fn cyclic_sweeps_rarely_wait() {
     let cyclic = (0..3).flat_map(|_| sweep(0..PAGES));
     assert!(gain(cyclic) > 10.0);
     let backward = (0..3).flat_map(|_| sweep(0..PAGES).map(|(thread, ip, page)| (thread, ip, PAGES - 1 - page)));
     assert!(gain(backward) > 10.0);
 }
 
-/// Half of what a program holds is any number; pieces of it are whole pages all the same.
+/// Half of a program's peak may be any number of bytes, but advice must be page-aligned.
 #[test]
-fn budgets_of_no_whole_pages_are_steered_too() {
+fn unaligned_budgets_give_aligned_advice() {
     for dram in (24..38).map(|bits| (1 << bits) + 1_234_567) {
         for page in [PAGE, 16 << 10, 64 << 10] {
             let Tuning { ahead_max, behind, piece, .. } = Tuning::for_dram(dram, page);
@@ -84,7 +83,7 @@ fn budgets_of_no_whole_pages_are_steered_too() {
     }
     let tuning = Tuning::for_dram(540_000 << 10, PAGE);
     let mut predictor = Predictor::new(tuning);
-    let mut paged_out = 0;
+    let mut evicted = 0;
     for address in (BASE..BASE + (64 << 20)).step_by(16 * PAGE as usize) {
         predictor.observe(&Fault {
             process: 1,
@@ -96,14 +95,14 @@ fn budgets_of_no_whole_pages_are_steered_too() {
         for order in predictor.orders(0, -1) {
             let Advice::PageOut(range) = &order.advice else { continue };
             assert!(range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE), "{range:x?}");
-            paged_out += range.end - range.start;
+            evicted += range.end - range.start;
         }
     }
-    assert!(paged_out > 50 << 20, "{paged_out} of 64 MiB");
+    assert!(evicted > 50 << 20, "{evicted} of 64 MiB");
 }
 
 #[test]
-fn several_streams_of_one_loop_and_of_two_threads_are_told_apart() {
+fn streams_of_one_loop_and_of_two_threads_are_distinguished() {
     let third = PAGES / 3;
     let triad =
         (0..3).flat_map(move |_| (0..third).flat_map(move |at| [0, 1, 2].map(|of| (1, 0x10 + of, of * third + at))));
@@ -113,17 +112,17 @@ fn several_streams_of_one_loop_and_of_two_threads_are_told_apart() {
 }
 
 #[test]
-fn columns_of_a_matrix_are_walked_in_steps() {
+fn matrix_columns_are_a_strided_stream() {
     let columns = (0..32).flat_map(|column| (column..PAGES).step_by(32).map(|page| (1, 0x10, page)));
     let (_, counts) = play(columns.clone(), true);
     assert!(counts.stepping > 0, "{counts:?}");
     assert!(gain(columns) > 1.5);
 }
 
-/// Columns of six pages and a half each, in blocks of rows, as a BLAS goes through a matrix that it adds to. Fetching all that
-/// lies between them would displace what was fetched before.
+/// Columns of 6.5 pages each, in blocks of rows, as a BLAS accesses a matrix that it adds to. Prefetching everything
+/// between them would evict earlier prefetches.
 #[test]
-fn columns_of_no_whole_pages_are_walked_over() {
+fn unaligned_columns_are_a_strided_stream() {
     const COLUMN: u64 = 26_624;
     const BLOCK: u64 = 3072;
     let columns = PAGES * PAGE / COLUMN;
@@ -145,7 +144,7 @@ fn columns_of_no_whole_pages_are_walked_over() {
 }
 
 #[test]
-fn random_access_is_left_alone() {
+fn random_access_is_not_prefetched() {
     let random = scrambled(40_000).map(|page| (1, 0x10, page % PAGES));
     let (plain, _) = play(random.clone(), false);
     let (steered, counts) = play(random, true);
@@ -153,9 +152,9 @@ fn random_access_is_left_alone() {
     assert!(counts.fetched < 400, "{counts:?}");
 }
 
-/// C += A B in panels, as a BLAS does it: a panel of B stays while A and C are swept.
+/// C += A B in panels, as in a BLAS: a panel of B stays in DRAM while A and C are swept.
 #[test]
-fn a_blocked_matrix_product_waits_less() {
+fn blocked_matrix_product_waits_less() {
     let (a, b, c) = (0..PAGES * 3 / 8, PAGES * 3 / 8..PAGES * 5 / 8, PAGES * 5 / 8..PAGES);
     let panels = 4;
     let product = (0..panels).flat_map(move |panel| {
@@ -167,9 +166,9 @@ fn a_blocked_matrix_product_waits_less() {
     assert!(gain(product) > 3.0);
 }
 
-/// Two halves are read and a third place is written, in runs twice as long each time.
+/// Two halves are read and a third array is written, in runs that double in length.
 #[test]
-fn a_merge_sort_waits_less() {
+fn merge_sort_waits_less() {
     let half = PAGES / 2;
     let passes = (6..13).flat_map(move |bits| {
         let run = 1_u64 << bits;
@@ -188,9 +187,9 @@ fn a_merge_sort_waits_less() {
     assert!(gain(passes) > 3.0);
 }
 
-/// A frontier that is read in order and neighbours that lie anywhere: the order is worth fetching, the neighbours are not.
+/// A frontier read in order and neighbours at random addresses: only the frontier is worth prefetching.
 #[test]
-fn a_breadth_first_search_is_not_made_worse() {
+fn breadth_first_search_does_not_wait_more() {
     let neighbours = scrambled(30_000).collect::<Vec<_>>();
     let search = (0..10_000_u64).flat_map(move |at| {
         let order = (1, 0x50, at * PAGES / 20_000);
@@ -201,14 +200,14 @@ fn a_breadth_first_search_is_not_made_worse() {
 }
 
 #[test]
-fn what_is_not_used_is_not_fetched_for_long() {
-    // Sixteen pages forward, then somewhere else: every run looks like the beginning of a sweep.
+fn useless_prefetches_stop() {
+    // Sixteen pages forward, then a random jump: every run looks like the start of a sweep.
     let runs = scrambled(2000).flat_map(|start| (0..16).map(move |at| (1, 0x60, start % (PAGES - 16) + at)));
     let (_, counts) = play(runs, true);
     assert!(counts.used * 10 >= counts.fetched || counts.rests > 0, "{counts:?}");
 }
 
-/// Pages that an order has fetched in one piece.
+/// Number of pages prefetched by an order for a contiguous range.
 fn pages_of(order: &Order) -> u64 {
     match &order.advice {
         Advice::Fetch(range) => (range.end - range.start) / PAGE,
@@ -216,9 +215,9 @@ fn pages_of(order: &Order) -> u64 {
     }
 }
 
-/// A BLAS packs a few columns of thirteen pages backwards, then others elsewhere: as dense as a sweep, over before it can be judged.
+/// A BLAS packs a few columns of 13 pages backwards, then other columns: as dense as a sweep, but too short to judge.
 #[test]
-fn of_many_short_sweeps_each_fetches_little() {
+fn short_sweeps_prefetch_little() {
     const RUNS: u64 = 1000;
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 29, PAGE));
     let mut fetched = 0;
@@ -237,24 +236,24 @@ fn of_many_short_sweeps_each_fetches_little() {
     assert!((1..32 * RUNS).contains(&fetched), "{fetched}: {counts:?}");
 }
 
-/// A program that leaves pages out goes on while a piece is ordered: of the first small ones it waits for the most itself. That is no
-/// reason to stay small.
+/// A program that skips pages keeps running during a prefetch, so it overtakes most of the first, small prefetches. The
+/// prefetch distance must grow nevertheless.
 #[test]
-fn a_sweep_that_outruns_its_first_pieces_is_fetched_far_ahead() {
+fn sweep_that_overtakes_its_first_prefetches_gets_larger_ones() {
     let tuning = Tuning::for_dram(1 << 29, PAGE);
     let mut predictor = Predictor::new(tuning);
     let (mut page, mut edge, mut largest) = (0, 0, 0);
-    for look in 0..60 {
-        // It waits twelve times while it is looked at, and then comes to the end of what was fetched.
+    for poll in 0..60 {
+        // Twelve faults wait between two polls; then the program reaches the end of the prefetched range.
         for _ in 0..12 {
             let fault = Fault { process: 1, thread: 1, instruction: 0x10, address: BASE + page * PAGE, major: true };
             predictor.observe(&fault);
             page += READ_AROUND + 1;
         }
-        for order in predictor.orders(look, 1 << 30) {
+        for order in predictor.orders(poll, 1 << 30) {
             let Advice::Fetch(range) = &order.advice else { continue };
             (edge, largest) = ((range.end - BASE) / PAGE, largest.max(range.end - range.start));
-            predictor.fetched(&order, pages_of(&order), look);
+            predictor.fetched(&order, pages_of(&order), poll);
         }
         page = page.max(edge.saturating_sub(4));
     }
@@ -262,20 +261,20 @@ fn a_sweep_that_outruns_its_first_pieces_is_fetched_far_ahead() {
 }
 
 #[test]
-fn first_touches_are_not_paged_out_behind() {
+fn new_pages_are_not_evicted() {
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
     for page in (0..PAGES).step_by(16) {
         predictor.observe(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + page * PAGE, major: false });
         let orders = predictor.orders(page, -1);
         assert!(!orders.iter().any(|order| matches!(order.advice, Advice::PageOut(_))), "{orders:?}");
     }
-    // With one wait it has met far memory.
+    // One waiting fault makes the stream eligible for eviction.
     predictor.observe(&Fault { process: 1, thread: 1, instruction: 1, address: BASE + PAGES * PAGE, major: true });
     assert!(predictor.orders(0, -1).iter().any(|order| matches!(order.advice, Advice::PageOut(_))));
 }
 
 #[test]
-fn processes_are_told_apart_and_forgotten() {
+fn processes_are_distinguished_and_forgotten() {
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 26, PAGE));
     let fault = |process, page: u64| Fault {
         process,
@@ -300,7 +299,7 @@ fn processes_are_told_apart_and_forgotten() {
 }
 
 #[test]
-fn odd_addresses_do_no_harm() {
+fn extreme_addresses_give_valid_ranges() {
     let mut predictor = Predictor::new(Tuning::for_dram(1 << 24, PAGE));
     for start in [0, PAGE, u64::MAX - 64 * PAGE, 1 << 63, (1 << 47) - 32 * PAGE] {
         for (at, step) in (0..64).flat_map(|at| [(at, PAGE), (at, PAGE.wrapping_neg()), (at, 1 << 20)]) {
@@ -316,9 +315,9 @@ fn odd_addresses_do_no_harm() {
     }
 }
 
-/// Half of what a program holds is any number of bytes; the kernel refuses advice on parts of pages.
+/// Half of a program's peak may be any number of bytes; the kernel rejects advice that is not page-aligned.
 #[test]
-fn shares_of_an_odd_budget_are_whole_pages() {
+fn shares_of_an_odd_budget_are_page_aligned() {
     for dram in [(25 << 20) + 1, (317 << 20) / 2 + 1234, (5 << 30) + 77] {
         let tuning = Tuning::for_dram(dram, PAGE);
         for share in [tuning.ahead_max, tuning.behind, tuning.piece] {

@@ -76,8 +76,8 @@ mod tests {
 
     #[test]
     fn added_records_are_in_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
         let trace = Trace::create(&path).unwrap();
         trace.begin(&HEADER);
         trace.open().add(&Record::Gone(5));

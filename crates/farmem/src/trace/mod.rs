@@ -11,15 +11,12 @@
 //!
 //! | kind | value | then |
 //! |---|---|---|
-//! | 0 minor fault, 1 major fault | source | signed, its address minus that of the source's previous fault (0 at first)
-//! |
+//! | 0 minor fault, 1 major fault | source | signed, address minus that of the source's previous fault, initially 0 |
 //! | 2 source, numbered from 0 in order of appearance | process | thread, address of the instruction |
 //! | 3 a process ended or executed another program | process | |
 //! | 4 lost samples | count | |
-//! | 5 a poll that read the faults before it | microseconds since the previous poll | signed, pages that the program
-//! may allocate before its budget is short |
-//! | 6 pages to prefetch | 0, or 1 plus the number of far pages | process, signed first page minus that of the previous
-//! advice, pages |
+//! | 5 poll that read the faults above | microseconds since the last poll | signed, pages before the budget is short |
+//! | 6 pages to prefetch | 0, or 1 plus far pages | process, signed first page minus that of the last advice, pages |
 //! | 7 pages to evict | pages | process, signed first page as above |
 //!
 //! Version 1, which is read too, has the page of a fault instead of its address.
@@ -65,18 +62,19 @@ pub enum Record {
     /// its budget is short.
     Look {
         now: u64,
-        /// In whole pages.
+        /// Rounded to whole pages.
         headroom: i64,
     },
-    /// A prefetch.
     Fetch {
         process: u32,
         range: Range<u64>,
         /// Number of far pages, if it was checked.
         far: Option<u64>,
     },
-    /// An eviction.
-    PageOut { process: u32, range: Range<u64> },
+    PageOut {
+        process: u32,
+        range: Range<u64>,
+    },
 }
 
 impl Record {

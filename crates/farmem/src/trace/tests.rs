@@ -58,8 +58,11 @@ fn invalid_traces_are_rejected_with_their_position() {
     assert_eq!(refused(&newer), Err("not a fault trace: unknown version at byte 14".into()));
     let cut = &whole[..whole.len() - 1];
     assert_eq!(refused(cut), Err(format!("not a fault trace: truncated at byte {}", whole.len() - 2)));
-    let nobody = [&bytes(&[])[..], &[1, 2]].concat();
-    assert_eq!(refused(&nobody), Err(format!("not a fault trace: fault without source at byte {}", nobody.len() - 2)));
+    let sourceless = [&bytes(&[])[..], &[1, 2]].concat();
+    assert_eq!(
+        refused(&sourceless),
+        Err(format!("not a fault trace: fault without source at byte {}", sourceless.len() - 2))
+    );
     // Decoding ends without a panic for any bytes.
     for at in 15..whole.len() {
         for value in [0, 1, 0x7f, 0x80, 0xff] {

@@ -1,8 +1,8 @@
-//! Random operations on memory, checked against a model: map, unmap, remap, advise, fork, read(2) and write(2), by several
-//! threads, over pages that carry a stamp: id, generation, and words that follow from both. What a page must hold follows from its stamp and not
-//! from its address, so that a page that comes back as another, older, or in part, is seen.
+//! Random operations on memory, checked against a model: map, unmap, remap, advise, fork, read(2) and write(2), by
+//! several threads, on pages that carry a stamp: id, generation, and words derived from both. The expected contents
+//! depend on the stamp, not on the address, so wrong, outdated and partly restored pages are detected.
 //!
-//! What it does NOT check: memory shared between processes, mappings of files, locked memory.
+//! Not covered: memory shared between processes, mappings of files, locked memory.
 #![allow(unsafe_code)]
 
 use std::fmt::{self, Write as _};
@@ -14,23 +14,23 @@ use std::{io, ptr, slice};
 
 const PAGE: usize = 4096;
 const WORDS: usize = PAGE / 8;
-/// Pages of a thread's file, and the most that one read or write moves: what an empty pipe takes.
+/// Pages of a thread's file, and the maximum per read or write: the capacity of an empty pipe.
 const SLOTS: usize = 256;
 const MOVED_MAX: usize = 16;
-/// The status of a child that found a page changed.
+/// Exit status of a child that found a changed page.
 const CHILD_LOST: i32 = 17;
 
-/// What is to be done.
+/// Parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Every choice follows from it, for each thread.
+    /// Determines all random choices of each thread.
     pub seed: u64,
-    /// How many threads, which share the address space and no pages.
+    /// Number of threads; they share the address space but no pages.
     pub threads: u64,
-    /// Pages that each has at most.
+    /// Maximum number of pages per thread.
     pub pages: usize,
     pub time: Duration,
-    /// After so many operations a bit of some page is changed behind the model's back before each: that must be seen.
+    /// After this many operations, a bit of a page is flipped before each further one; the check must detect it.
     pub flip_after: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ pub struct Plan {
 pub struct Counts {
     /// In the order of [`OPERATIONS`].
     pub operations: [u64; OPERATIONS.len()],
-    /// Pages that held what they must, those that children looked at left out.
+    /// Pages with the expected contents, without those that children verified.
     pub verified: u64,
 }
 
@@ -53,15 +53,15 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What went wrong. No text of its own: a child that was forked from one of several threads must not allocate.
+/// A failed check. Contains no allocated text, because a child forked from one of several threads must not allocate.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+enum Failure {
     Lost { address: usize, page: Page, word: usize, found: u64 },
     Refused { call: &'static str, errno: i32 },
     Child { status: i32 },
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { address, page, word, found } => {
@@ -74,7 +74,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-type Done = Result<(), Trouble>;
+type Done = Result<(), Failure>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
@@ -120,8 +120,8 @@ impl Region {
         self.start + page * PAGE
     }
 
-    /// The words of a page. Nobody else holds a reference to it while this one lives: regions belong to one thread, and
-    /// the system calls on them are its own.
+    /// The words of a page. The reference is exclusive: a region belongs to one thread, which also makes all system
+    /// calls on it.
     fn words(&mut self, page: usize) -> &mut [u64] {
         // SAFETY: `start` is a private readable and writable mapping of `pages.len()` pages that this value owns.
         unsafe { slice::from_raw_parts_mut(self.address(page) as *mut u64, WORDS) }
@@ -138,17 +138,17 @@ impl Region {
         let (model, address) = (self.pages[page], self.address(page));
         let mut zeros = model.holds == Holds::Zeros;
         for (word, found) in self.words(page).iter().enumerate() {
-            // What is free may go while it is looked at: from then on there are zeros.
+            // The kernel may take a free page during the check; from then on it reads as zeros.
             zeros |= model.holds == Holds::StampOrZeros && *found == 0;
             if *found != if zeros { 0 } else { model.word(word) } {
-                return Err(Trouble::Lost { address, page: model, word, found: *found });
+                return Err(Failure::Lost { address, page: model, word, found: *found });
             }
         }
         Ok(())
     }
 }
 
-/// What is done: name, how often, and how.
+/// An operation: name, weight, function.
 type Operation = (&'static str, u64, fn(&mut Worker) -> Done);
 const OPERATIONS: [Operation; 13] = [
     ("map", 6, Worker::map),
@@ -170,7 +170,7 @@ struct Worker {
     plan: Plan,
     random: u64,
     regions: Vec<Region>,
-    /// What the pages of the file hold; none before they are written.
+    /// Contents of the file's pages; `None` until they are written.
     slots: [Option<Page>; SLOTS],
     file: File,
     pipe: (io::PipeReader, io::PipeWriter),
@@ -178,7 +178,7 @@ struct Worker {
     counts: Counts,
 }
 
-/// Does what the plan says; what was done, or what was lost and by whom.
+/// Runs the plan. Returns the counts of all threads, or a description of the first failed check.
 pub fn run(plan: Plan) -> Result<Counts, String> {
     let workers: Vec<_> = (0..plan.threads).map(|thread| std::thread::spawn(move || work(plan, thread))).collect();
     let mut all = Counts::default();
@@ -214,17 +214,17 @@ fn work(plan: Plan, thread: u64) -> Result<Counts, String> {
         });
         let kind = kind.expect("below the sum of the weights");
         let (name, _, operation) = OPERATIONS[kind];
-        let named = |trouble| format!("seed {}, thread {thread}, operation {at} ({name}): {trouble}", plan.seed);
-        operation(&mut worker).map_err(named)?;
+        let describe = |failure| format!("seed {}, thread {thread}, operation {at} ({name}): {failure}", plan.seed);
+        operation(&mut worker).map_err(describe)?;
         worker.counts.operations[kind] += 1;
     }
-    worker.end().map_err(|trouble| format!("seed {}, thread {thread}, at the end: {trouble}", plan.seed))
+    worker.end().map_err(|failure| format!("seed {}, thread {thread}, at the end: {failure}", plan.seed))
 }
 
-/// What a call said, as a value.
+/// Converts the result of a system call; reads `errno` if it failed.
 fn checked(call: &'static str, fine: bool) -> Done {
     let errno = || io::Error::last_os_error().raw_os_error().unwrap_or_default();
-    if fine { Ok(()) } else { Err(Trouble::Refused { call, errno: errno() }) }
+    if fine { Ok(()) } else { Err(Failure::Refused { call, errno: errno() }) }
 }
 
 impl Worker {
@@ -242,8 +242,8 @@ impl Worker {
         self.regions.iter().map(|region| region.pages.len()).sum()
     }
 
-    /// Some pages of a region, at least one and at most so many; maps one where there is none.
-    fn some(&mut self, most: usize) -> Result<(usize, Range<usize>), Trouble> {
+    /// Random pages of a region: at least one, at most `most`. Maps a region if there is none.
+    fn some(&mut self, most: usize) -> Result<(usize, Range<usize>), Failure> {
         if self.regions.is_empty() {
             self.map()?;
         }
@@ -254,7 +254,7 @@ impl Worker {
         Ok((region, first..first + count))
     }
 
-    fn reserve(pages: usize, protection: i32) -> Result<usize, Trouble> {
+    fn reserve(pages: usize, protection: i32) -> Result<usize, Failure> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let start = unsafe { libc::mmap(ptr::null_mut(), pages * PAGE, protection, flags, -1, 0) };
@@ -263,22 +263,23 @@ impl Worker {
     }
 
     fn map(&mut self) -> Done {
-        // Now and then one in which huge pages have room.
+        // One region in 16 is large enough for huge pages.
         let most = if self.below(16) == 0 { 1536 } else { 96 };
         let pages = 1 + self.below(most);
         while self.held() + pages > self.plan.pages && !self.regions.is_empty() {
             let region = self.below(self.regions.len());
-            self.take_away(region, 0..self.regions[region].pages.len())?;
+            self.remove(region, 0..self.regions[region].pages.len())?;
         }
         let start = Self::reserve(pages, libc::PROT_READ | libc::PROT_WRITE)?;
         if self.below(4) == 0 {
-            // SAFETY: advice on the mapping that was just made. A kernel without huge pages refuses, which does not matter.
+            // SAFETY: advice on the mapping that was just made. A kernel without huge pages refuses, which does not
+            // matter.
             unsafe { libc::madvise(start as *mut _, pages * PAGE, libc::MADV_HUGEPAGE) };
         }
         let pages = (0..pages).map(|_| self.fresh()).collect();
         self.regions.push(Region { start, pages });
         if self.below(4) > 0 {
-            let region = self.regions.last_mut().expect("it was just put there");
+            let region = self.regions.last_mut().expect("a region was just added");
             (0..region.pages.len()).for_each(|page| region.stamp(page));
         }
         Ok(())
@@ -286,13 +287,13 @@ impl Worker {
 
     fn unmap(&mut self) -> Done {
         let (region, range) = self.some(usize::MAX)?;
-        self.take_away(region, range)
+        self.remove(region, range)
     }
 
-    /// Unmaps a part of a region, which may leave two.
-    fn take_away(&mut self, at: usize, range: Range<usize>) -> Done {
+    /// Unmaps a part of a region, which may split it.
+    fn remove(&mut self, at: usize, range: Range<usize>) -> Done {
         let region = &mut self.regions[at];
-        // SAFETY: the range is inside our own mapping, and the model forgets it at once.
+        // SAFETY: the range is inside this region's mapping, and the model drops it below.
         let status = unsafe { libc::munmap(region.address(range.start) as *mut _, range.len() * PAGE) };
         checked("munmap", status == 0)?;
         let behind = Region { start: region.address(range.end), pages: region.pages.split_off(range.end) };
@@ -309,9 +310,9 @@ impl Worker {
     fn resize(&mut self) -> Done {
         let (region, _) = self.some(1)?;
         let pages = self.regions[region].pages.len();
-        let room = self.plan.pages.saturating_sub(self.held());
-        let wanted = 1 + self.below((2 * pages).min(pages + room));
-        self.remap(region, wanted, None)
+        let unused = self.plan.pages.saturating_sub(self.held());
+        let target = 1 + self.below((2 * pages).min(pages + unused));
+        self.remap(region, target, None)
     }
 
     fn relocate(&mut self) -> Done {
@@ -325,7 +326,8 @@ impl Worker {
         let Region { start, pages: known } = &self.regions[region];
         let flags = libc::MREMAP_MAYMOVE | if to.is_some() { libc::MREMAP_FIXED } else { 0 };
         let to = to.unwrap_or_default() as *mut libc::c_void;
-        // SAFETY: the old range is our own mapping and the new one was reserved by us or is the kernel's choice.
+        // SAFETY: the old range is this region's mapping; the new one was reserved by the caller or is chosen by the
+        // kernel.
         let moved = unsafe { libc::mremap(*start as *mut _, known.len() * PAGE, pages * PAGE, flags, to) };
         checked("mremap", moved != libc::MAP_FAILED)?;
         let more = pages.saturating_sub(known.len());
@@ -337,10 +339,10 @@ impl Worker {
         Ok(())
     }
 
-    fn advise(&mut self, call: &'static str, advice: i32) -> Result<(usize, Range<usize>), Trouble> {
+    fn advise(&mut self, call: &'static str, advice: i32) -> Result<(usize, Range<usize>), Failure> {
         let (region, range) = self.some(128)?;
         let start = self.regions[region].address(range.start);
-        // SAFETY: advice on our own private mapping; what it does to contents is what the model says next.
+        // SAFETY: advice on this region's private mapping; the caller updates the model with its effect.
         let status = unsafe { libc::madvise(start as *mut _, range.len() * PAGE, advice) };
         checked(call, status == 0)?;
         Ok((region, range))
@@ -383,7 +385,7 @@ impl Worker {
         range.into_iter().try_for_each(|page| self.regions[region].verify(page))
     }
 
-    /// Pages as they are to be passed on: those that may go at any time are written first. Their bytes and their models.
+    /// Returns the bytes and models of pages; stamps free ones first, so that the kernel cannot drop them meanwhile.
     fn settled(&mut self, region: usize, range: Range<usize>) -> (&mut [u8], &mut [Page]) {
         let region = &mut self.regions[region];
         for page in range.clone() {
@@ -408,16 +410,16 @@ impl Worker {
         let pages: Vec<Option<Page>> = pages.iter().copied().map(Some).collect();
         self.slots[slot..slot + pages.len()].copy_from_slice(&pages);
         let slot = self.below(SLOTS - MOVED_MAX);
-        let there: Vec<Page> = self.slots[slot..slot + MOVED_MAX].iter().map_while(|page| *page).collect();
-        if there.is_empty() {
+        let written: Vec<Page> = self.slots[slot..slot + MOVED_MAX].iter().map_while(|page| *page).collect();
+        if written.is_empty() {
             return Ok(());
         }
-        let (region, range) = self.some(there.len())?;
+        let (region, range) = self.some(written.len())?;
         let (bytes, pages) = self.settled(region, range.clone());
-        // SAFETY: the kernel writes into a live slice that nobody else sees.
+        // SAFETY: the kernel writes into a live slice without other references.
         let read = unsafe { libc::pread(file, bytes.as_mut_ptr().cast(), bytes.len(), (slot * PAGE) as i64) };
         checked("pread", read == bytes.len() as isize)?;
-        pages.copy_from_slice(&there[..range.len()]);
+        pages.copy_from_slice(&written[..range.len()]);
         self.verify(region, range)
     }
 
@@ -433,7 +435,7 @@ impl Worker {
         let passed = pages.to_vec();
         let (mut bytes, pages) = self.settled(to, target.clone());
         while !bytes.is_empty() {
-            // SAFETY: the kernel writes into a live slice that nobody else sees.
+            // SAFETY: the kernel writes into a live slice without other references.
             let read = unsafe { libc::read(read_end, bytes.as_mut_ptr().cast(), bytes.len()) };
             checked("read", read > 0)?;
             bytes = &mut bytes[read as usize..];
@@ -442,31 +444,31 @@ impl Worker {
         self.verify(to, target)
     }
 
-    /// Both sides write what they had in common, and neither sees the other's.
+    /// Parent and child write the same pages after the fork; neither must see the writes of the other.
     fn fork(&mut self) -> Done {
         // SAFETY: the child calls nothing that allocates or locks, and leaves by _exit.
         let child = unsafe { libc::fork() };
         checked("fork", child >= 0)?;
         if child == 0 {
-            let done = self.as_a_child();
-            if let Err(trouble) = done {
-                say(format_args!("a child: {trouble}\n"));
+            let done = self.verify_in_child();
+            if let Err(failure) = done {
+                print_unlocked(format_args!("a child: {failure}\n"));
             }
-            // SAFETY: ends the process; nothing of the parent's is run.
+            // SAFETY: ends the process without running the parent's exit handlers.
             unsafe { libc::_exit(if done.is_ok() { 0 } else { CHILD_LOST }) };
         }
-        let here = self.stamp_some().and_then(|()| self.verify_some());
+        let checked_here = self.stamp_some().and_then(|()| self.verify_some());
         let mut status = 0;
-        // SAFETY: waits for our own child; the status is a live integer.
+        // SAFETY: waits for the child forked above; the status is a live integer.
         while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
             checked("waitpid", io::Error::last_os_error().kind() == io::ErrorKind::Interrupted)?;
         }
-        here?;
-        if status == 0 { self.verify_some() } else { Err(Trouble::Child { status }) }
+        checked_here?;
+        if status == 0 { self.verify_some() } else { Err(Failure::Child { status }) }
     }
 
-    /// Finds its copies, writes some, and finds those. It has regions: its parent chose to fork with them.
-    fn as_a_child(&mut self) -> Done {
+    /// Verifies the copies, stamps some, and verifies them again.
+    fn verify_in_child(&mut self) -> Done {
         for _ in 0..4.min(self.regions.len()) {
             let region = self.below(self.regions.len());
             let pages = self.regions[region].pages.len();
@@ -477,30 +479,30 @@ impl Worker {
         Ok(())
     }
 
-    /// Changes one bit that no model knows of.
+    /// Flips one bit without updating the model.
     fn flip(&mut self) {
         let region = self.below(self.regions.len());
         let Some(region) = self.regions.get_mut(region) else { return };
         if let Some(page) = region.pages.iter().position(|page| page.holds == Holds::Stamp) {
-            // Twice is not back.
+            // Derived from the model, so that a second call does not restore the bit.
             region.words(page)[WORDS / 2] = region.pages[page].word(WORDS / 2) ^ 1 << 17;
         }
     }
 
-    /// Everything once more, and away with it.
-    fn end(mut self) -> Result<Counts, Trouble> {
+    /// Verifies all regions and unmaps them.
+    fn end(mut self) -> Result<Counts, Failure> {
         for region in 0..self.regions.len() {
             self.verify(region, 0..self.regions[region].pages.len())?;
         }
         while let Some(region) = self.regions.len().checked_sub(1) {
-            self.take_away(region, 0..self.regions[region].pages.len())?;
+            self.remove(region, 0..self.regions[region].pages.len())?;
         }
         Ok(self.counts)
     }
 }
 
-/// One line to stderr without a lock or an allocation.
-fn say(text: fmt::Arguments<'_>) {
+/// Prints to stderr without a lock or an allocation.
+fn print_unlocked(text: fmt::Arguments<'_>) {
     struct Line([u8; 256], usize);
     impl fmt::Write for Line {
         fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -513,6 +515,6 @@ fn say(text: fmt::Arguments<'_>) {
     }
     let mut line = Line([0; 256], 0);
     let _ = line.write_fmt(text);
-    // SAFETY: the kernel reads a live array; who does not read our stderr does not want to know.
+    // SAFETY: the kernel reads a live array; errors are ignored, because there is no other place to report them.
     unsafe { libc::write(2, line.0.as_ptr().cast(), line.1) };
 }

@@ -1,5 +1,5 @@
-//! The checker of random operations, in DRAM: that the model agrees with the kernel, and that it sees what changes behind
-//! its back. Far memory is put to it by `crates/nearfar/tests/operations.rs`.
+//! Tests of the checker in DRAM: its model agrees with the kernel, and it detects flipped bits.
+//! `crates/nearfar/tests/operations.rs` runs it on far memory.
 
 mod checker;
 
@@ -10,15 +10,15 @@ use checker::Plan;
 const PLAN: Plan = Plan { seed: 1, threads: 2, pages: 3000, time: Duration::from_millis(700), flip_after: None };
 
 #[test]
-fn memory_holds_what_it_was_given() {
-    let counts = checker::run(PLAN).expect("memory does");
+fn memory_keeps_its_contents() {
+    let counts = checker::run(PLAN).expect("the contents are unchanged");
     println!("{counts}");
     assert!(counts.operations.iter().all(|count| *count > 0), "{counts}");
     assert!(counts.verified > 10_000, "{counts}");
 }
 
 #[test]
-fn a_bit_that_changed_is_seen() {
-    let trouble = checker::run(Plan { flip_after: Some(300), ..PLAN }).expect_err("a page was changed");
-    assert!(trouble.contains("thread 0") && trouble.contains("in word 256"), "{trouble}");
+fn flipped_bit_is_detected() {
+    let failure = checker::run(Plan { flip_after: Some(300), ..PLAN }).expect_err("a bit was flipped");
+    assert!(failure.contains("thread 0") && failure.contains("in word 256"), "{failure}");
 }

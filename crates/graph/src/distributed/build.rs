@@ -176,7 +176,7 @@ impl GlobalCounts {
 fn gather(link: &impl Link, cut: &ShardMap, tuples: &Tuples) -> Result<AdjacencyLists, Error> {
     let mut rounds = [tuples.count().div_ceil(ROUND)];
     link.all_reduce(&mut rounds, Reduce::Max)?;
-    let (mut mail, mut came) = (Exchange::new(cut.parts), Vec::new());
+    let (mut mail, mut received) = (Exchange::new(cut.parts), Vec::new());
     let mut edges = tuples.all();
     for _ in 0..rounds[0] {
         for (a, b) in edges.by_ref().take(ROUND as usize).filter(|(a, b)| a != b) {
@@ -186,9 +186,9 @@ fn gather(link: &impl Link, cut: &ShardMap, tuples: &Tuples) -> Result<Adjacency
             }
         }
         link.exchange(&mut mail)?;
-        came.extend_from_slice(mail.received());
+        received.extend_from_slice(mail.received());
     }
-    Ok(AdjacencyLists::gather(cut.count(cut.part), &came))
+    Ok(AdjacencyLists::gather(cut.count(cut.part), &received))
 }
 
 /// Returns label and degree of the vertices with the most neighbours, the largest first, and the smaller label first

@@ -23,12 +23,12 @@ pub struct ShardSearch<'p> {
     next: Vec<u64>,
     /// For all shards, by position: bottom-up the frontier, top-down the vertices whose owners got a message.
     everywhere: Vec<u64>,
-    told: Vec<u64>,
+    notified: Vec<u64>,
     hubs: HubMaps,
     mail: Exchange,
     /// Totals exchanged after a level: vertices, edges and hubs found.
-    said: Vec<u64>,
-    heard: Vec<u64>,
+    sent: Vec<u64>,
+    gathered: Vec<u64>,
     parents: Vec<u32>,
 }
 
@@ -63,15 +63,15 @@ impl<'p> ShardSearch<'p> {
             frontier: vec![0; words],
             next: vec![0; words],
             everywhere: vec![0; all_words],
-            told: vec![0; all_words],
+            notified: vec![0; all_words],
             hubs: HubMaps { visited: map(), frontier: map(), next: map(), parents: vec![UNKNOWN; hubs] },
             mail: Exchange::new(graph.cut.parts),
-            said: Vec::new(),
-            heard: vec![0; (2 + hubs.div_ceil(64)) * graph.cut.parts],
+            sent: Vec::new(),
+            gathered: vec![0; (2 + hubs.div_ceil(64)) * graph.cut.parts],
             parents: vec![NONE; graph.cut.count(graph.cut.part)],
         };
         // Touches all pages here, so that none is faulted in during a search.
-        [&mut search.visited, &mut search.frontier, &mut search.next, &mut search.everywhere, &mut search.told]
+        [&mut search.visited, &mut search.frontier, &mut search.next, &mut search.everywhere, &mut search.notified]
             .into_iter()
             .for_each(|map| map.fill(0));
         search
@@ -105,7 +105,7 @@ impl<'p> ShardSearch<'p> {
         self.visited.iter_mut().zip(&graph.connected).for_each(|(visited, connected)| *visited = !connected);
         self.parents.fill(NONE);
         self.next.fill(0);
-        self.told.fill(0);
+        self.notified.fill(0);
         let hubs = &mut self.hubs;
         [&mut hubs.visited, &mut hubs.next].into_iter().for_each(|map| map.fill(0));
         hubs.parents.fill(UNKNOWN);
@@ -135,12 +135,12 @@ impl<'p> ShardSearch<'p> {
     /// Exchanges the totals and the hubs found, and makes the found vertices the next frontier.
     fn share(&mut self, link: &impl Link, found: &LevelResult, standing: &mut Frontier) -> Result<(), TeamStopped> {
         let hubs = &mut self.hubs;
-        self.said.clear();
-        self.said.extend([found.count, found.edges].iter().chain(&hubs.next));
-        link.all_gather(&self.said, &mut self.heard)?;
+        self.sent.clear();
+        self.sent.extend([found.count, found.edges].iter().chain(&hubs.next));
+        link.all_gather(&self.sent, &mut self.gathered)?;
         let (mut count, mut edges) = (0, 0);
         hubs.frontier.fill(0);
-        for words in self.heard.chunks_exact(self.said.len()) {
+        for words in self.gathered.chunks_exact(self.sent.len()) {
             count += words[0];
             edges += words[1];
             hubs.frontier.iter_mut().zip(&words[2..]).for_each(|(frontier, next)| *frontier |= next);
@@ -193,8 +193,8 @@ impl<'p> ShardSearch<'p> {
             let (part, other) = graph.cut.at(*position);
             if part == graph.cut.part {
                 self.find(other, label, found);
-            } else if !bit(&self.told, *position) {
-                set(&mut self.told, *position);
+            } else if !bit(&self.notified, *position) {
+                set(&mut self.notified, *position);
                 self.mail.out[part].push(u64::from(other) << 32 | u64::from(number));
             }
         }

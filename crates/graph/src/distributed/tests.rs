@@ -43,7 +43,7 @@ fn alone(spec: &Spec, tuples: &Tuples, roots: usize) -> Vec<(u32, Vec<Option<usi
     let (validator, mut next) = (Validator::new(tuples), Roots::new(spec));
     let roots = std::iter::from_fn(|| next.next(|vertex| layout.has_edge(vertex))).take(roots);
     let searched = roots.map(|root| {
-        PlainTeam(1).run(&|hand| search.run(hand, root, &Tuning::DRAM)).unwrap();
+        PlainTeam(1).run(&|worker| search.run(worker, root, &Tuning::DRAM)).unwrap();
         let reached = validator.check(&PlainTeam(1), root as u32, search.parents()).unwrap().unwrap();
         (root as u32, levels(search.parents()), reached)
     });
@@ -138,11 +138,11 @@ fn invalid_distributions_return_errors_in_all_shards() {
     assert_eq!(refused(2, Spec::graph500(32)), vec![Some(Some(Error::Scale { scale: 32, max: 31 })); 2]);
     let large = refused(2, Spec::graph500(31));
     assert!(large.iter().all(|one| matches!(one, Some(Some(Error::TooLarge { .. })))), "{large:?}");
-    let lonely = together(&PlainTeam(2), |link| {
+    let isolated = together(&PlainTeam(2), |link| {
         let loops: &[(u32, u32)] = if link.part() == 0 { &[(1, 1)] } else { &[(5, 5), (2, 2)] };
         Ok(Shard::build(link, &Tuples::of(3, loops), 4).err())
     });
-    assert_eq!(lonely.unwrap(), [Some(Error::NoEdges), Some(Error::NoEdges)]);
+    assert_eq!(isolated.unwrap(), [Some(Error::NoEdges), Some(Error::NoEdges)]);
 }
 
 /// A path 0-1-2-3-4-5, shortcuts 1-3 and 0-5, a multi-edge and a self-loop; 6-7 is separate; 8 to 15 are isolated.
@@ -153,8 +153,8 @@ const EDGES: [(u32, u32); 11] =
 fn judged(scale: u32, edges: &[(u32, u32)], root: u32, parents: &[u32], parts: usize) -> Result<TreeStats, TreeError> {
     let checked = together(&PlainTeam(parts), |link| {
         let own: Vec<u32> = parents.iter().skip(link.part()).step_by(parts).copied().collect();
-        let hand = TeamWorker { index: link.part(), of: parts, barrier: &|| Ok(()) };
-        let share = Tuples::of(scale, &edges[hand.share(edges.len())]);
+        let worker = TeamWorker { index: link.part(), of: parts, barrier: &|| Ok(()) };
+        let share = Tuples::of(scale, &edges[worker.share(edges.len())]);
         PartValidator::new(link, &share).unwrap().check(link, root, &own)
     });
     let checked = checked.unwrap();
@@ -169,7 +169,7 @@ fn judged(scale: u32, edges: &[(u32, u32)], root: u32, parents: &[u32], parts: u
 }
 
 /// Checks a valid tree from 0 (levels 0, 1, 2, 2, 2, 1) with these changes.
-fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
+fn check_changed(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
     let mut parents = vec![NONE; 16];
     parents[..6].copy_from_slice(&[0, 0, 1, 1, 5, 0]);
     changes.iter().for_each(|(vertex, parent)| parents[*vertex] = *parent);
@@ -180,23 +180,23 @@ fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
 
 #[test]
 fn valid_trees_are_accepted_and_counted_by_shards() {
-    assert_eq!(spoilt(&[]), Ok(TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 }));
+    assert_eq!(check_changed(&[]), Ok(TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 }));
 }
 
 #[test]
 fn every_kind_of_invalid_tree_is_rejected_by_shards() {
-    assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(2 | 3))));
-    assert_eq!(spoilt(&[(4, 4)]), Err(TreeError::Cycle(4)));
-    assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)), "level 3 next to level 1");
-    assert_eq!(spoilt(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
-    assert_eq!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4)), "its child has no path to the root");
-    assert_eq!(spoilt(&[(2, 5)]), Err(TreeError::NoEdge(2)));
-    assert_eq!(spoilt(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
-    assert_eq!(spoilt(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6)), "another component");
-    assert_eq!(spoilt(&[(0, 1)]), Err(TreeError::Root(0)));
-    assert_eq!(spoilt(&[(3, 16)]), Err(TreeError::NoVertex(3)));
-    let lonely = [&[0][..], &[NONE; 15]].concat();
-    assert_eq!(judged(4, &EDGES, 0, &lonely, 3), Err(TreeError::Spanning(0, 1)));
+    assert!(matches!(check_changed(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(2 | 3))));
+    assert_eq!(check_changed(&[(4, 4)]), Err(TreeError::Cycle(4)));
+    assert_eq!(check_changed(&[(3, 2)]), Err(TreeError::Levels(1, 3)), "level 3 next to level 1");
+    assert_eq!(check_changed(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
+    assert_eq!(check_changed(&[(5, NONE)]), Err(TreeError::Loose(4)), "its child has no path to the root");
+    assert_eq!(check_changed(&[(2, 5)]), Err(TreeError::NoEdge(2)));
+    assert_eq!(check_changed(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
+    assert_eq!(check_changed(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6)), "another component");
+    assert_eq!(check_changed(&[(0, 1)]), Err(TreeError::Root(0)));
+    assert_eq!(check_changed(&[(3, 16)]), Err(TreeError::NoVertex(3)));
+    let isolated = [&[0][..], &[NONE; 15]].concat();
+    assert_eq!(judged(4, &EDGES, 0, &isolated, 3), Err(TreeError::Spanning(0, 1)));
 }
 
 /// On a Kronecker graph, changing a single parent gives the same verdict as on one machine.
@@ -207,7 +207,7 @@ fn changed_trees_get_the_same_verdict_as_on_one_machine() {
     let edges: Vec<(u32, u32)> = tuples.all().collect();
     let layout = build(&PlainTeam(1), &tuples, 4, &ArrayPlacement::kernel_default()).unwrap();
     let mut search = Search::new(&layout, Isa::best(), Nodes::one(1), &ArrayPlacement::kernel_default()).unwrap();
-    PlainTeam(1).run(&|hand| search.run(hand, 458, &Tuning::DRAM)).unwrap();
+    PlainTeam(1).run(&|worker| search.run(worker, 458, &Tuning::DRAM)).unwrap();
     let (parents, validator) = (search.parents().to_vec(), Validator::new(&tuples));
     let mut right = 0;
     for vertex in (0..1024_u32).filter(|vertex| parents[*vertex as usize] != NONE && *vertex != 458).step_by(97) {

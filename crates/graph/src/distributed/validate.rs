@@ -13,7 +13,7 @@ use crate::edges::Tuples;
 use crate::error::Error;
 use crate::link::{Exchange, Link, Reduce, reduce_results};
 use crate::team::TeamStopped;
-use crate::validate::{LEVELS_MAX, NONE, OUTSIDE, TreeError, TreeStats, look_at_edge};
+use crate::validate::{LEVELS_MAX, NONE, OUTSIDE, TreeError, TreeStats, check_edge};
 
 /// Checks trees against one shard's share of the edges.
 pub struct PartValidator<'t> {
@@ -48,7 +48,7 @@ impl<'t> PartValidator<'t> {
     /// returned sizes of a valid tree are totals over all shards.
     pub fn check(&mut self, link: &impl Link, root: u32, parents: &[u32]) -> Result<Checked<TreeStats>, TeamStopped> {
         assert_eq!(parents.len(), self.cut.count(self.cut.part), "one parent per own vertex");
-        if let Err(wrong) = reduce_results(link, self.look_at_parents(root, parents))? {
+        if let Err(wrong) = reduce_results(link, self.check_parents(root, parents))? {
             return Ok(Err(wrong));
         }
         let levels = match self.levels(link, root, parents)? {
@@ -57,18 +57,18 @@ impl<'t> PartValidator<'t> {
         };
         self.fetch(link, &levels, parents)?;
         let mut reached = TreeStats::default();
-        let proven = match reduce_results(link, self.look_at_edges(&mut reached))? {
+        let proven = match reduce_results(link, self.check_edges(&mut reached))? {
             Ok(proven) => proven,
             Err(wrong) => return Ok(Err(wrong)),
         };
-        let proven = self.bring_home(link, &proven)?;
-        match reduce_results(link, self.look_at_vertices(root, &levels, &proven, &mut reached))? {
+        let proven = self.report_to_owners(link, &proven)?;
+        match reduce_results(link, self.check_vertices(root, &levels, &proven, &mut reached))? {
             Ok(()) => sum(link, &reached).map(Ok),
             Err(wrong) => Ok(Err(wrong)),
         }
     }
 
-    fn look_at_parents(&self, root: u32, parents: &[u32]) -> Result<(), TreeError> {
+    fn check_parents(&self, root: u32, parents: &[u32]) -> Result<(), TreeError> {
         let (part, number) = self.cut.owner(root);
         if part == self.cut.part && parents[number as usize] != root {
             return Err(TreeError::Root(root));
@@ -137,13 +137,13 @@ impl<'t> PartValidator<'t> {
     }
 
     /// Makes checks 3 and 4 on this shard's edges. Returns which of their ends have their tree edge among them.
-    fn look_at_edges(&self, reached: &mut TreeStats) -> Result<Vec<bool>, TreeError> {
+    fn check_edges(&self, reached: &mut TreeStats) -> Result<Vec<bool>, TreeError> {
         let known = self.mail.received();
         let mut proven = vec![false; known.len()];
         for (a, b) in self.tuples.all() {
             let [at_a, at_b] = [a, b].map(|end| self.ends.number(self.cut.position(end)) as usize);
             let [level_a, level_b] = [at_a, at_b].map(|at| (known[at] >> 32) as u16);
-            if let Some((upper, lower)) = look_at_edge((a, level_a), (b, level_b), reached)? {
+            if let Some((upper, lower)) = check_edge((a, level_a), (b, level_b), reached)? {
                 let at = if lower == a { at_a } else { at_b };
                 proven[at] |= known[at] as u32 == upper;
             }
@@ -152,7 +152,7 @@ impl<'t> PartValidator<'t> {
     }
 
     /// Reports to the owners which tree edges were found. Returns which own vertices' tree edges any shard has found.
-    fn bring_home(&mut self, link: &impl Link, found: &[bool]) -> Result<Vec<bool>, TeamStopped> {
+    fn report_to_owners(&mut self, link: &impl Link, found: &[bool]) -> Result<Vec<bool>, TeamStopped> {
         let positions = self.ends.positions().zip(found);
         for (part, number) in positions.filter(|(_, found)| **found).map(|(position, _)| self.cut.at(position)) {
             self.mail.out[part].push(u64::from(number));
@@ -164,7 +164,7 @@ impl<'t> PartValidator<'t> {
     }
 
     /// Makes checks 2 and 5 on own vertices.
-    fn look_at_vertices(
+    fn check_vertices(
         &self,
         root: u32,
         levels: &[u16],

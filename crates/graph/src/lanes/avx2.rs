@@ -248,13 +248,13 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     unsafe fn spill(vector: Self::Vector) -> [u32; WIDTH] {
-        let mut spilt = [0; WIDTH];
+        let mut stored = [0; WIDTH];
         // SAFETY: see above.
         unsafe {
-            _mm256_storeu_si256(spilt.as_mut_ptr().cast(), vector[0]);
-            _mm256_storeu_si256(spilt.as_mut_ptr().add(8).cast(), vector[1]);
+            _mm256_storeu_si256(stored.as_mut_ptr().cast(), vector[0]);
+            _mm256_storeu_si256(stored.as_mut_ptr().add(8).cast(), vector[1]);
         }
-        spilt
+        stored
     }
 
     #[inline(always)]

@@ -135,10 +135,10 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     unsafe fn spill(vector: __m512i) -> [u32; WIDTH] {
-        let mut spilt = [0; WIDTH];
+        let mut stored = [0; WIDTH];
         // SAFETY: see above.
-        unsafe { _mm512_storeu_si512(spilt.as_mut_ptr().cast(), vector) };
-        spilt
+        unsafe { _mm512_storeu_si512(stored.as_mut_ptr().cast(), vector) };
+        stored
     }
 
     #[inline(always)]

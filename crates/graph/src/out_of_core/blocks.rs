@@ -72,9 +72,9 @@ impl<'s> Blocks<'s> {
         form: BlockFormat,
         storage: &'s dyn Storage,
         count: u64,
-        room: &ArrayPlacement,
+        placement: &ArrayPlacement,
     ) -> Result<Self, Error> {
-        let mut page = Aligned::new(PAGE_BYTES as usize, room)?;
+        let mut page = Aligned::new(PAGE_BYTES as usize, placement)?;
         let bucket = (0..count).map(|number| {
             storage.read(form.part, number * form.block as u64, page.bytes())?;
             form.parse(number, page.bytes()).map(|(bucket, _)| bucket)
@@ -126,9 +126,9 @@ pub(super) struct BlockWriter<'b> {
 }
 
 impl<'b> BlockWriter<'b> {
-    pub(super) fn new(blocks: &'b Blocks<'b>, room: &ArrayPlacement) -> Result<Self, Error> {
+    pub(super) fn new(blocks: &'b Blocks<'b>, placement: &ArrayPlacement) -> Result<Self, Error> {
         let BlockFormat { block, buckets, .. } = blocks.form;
-        let memory = Aligned::new(block * buckets, room)?;
+        let memory = Aligned::new(block * buckets, placement)?;
         let used = vec![HEADER_BYTES as u32; buckets];
         Ok(Self { blocks, memory, used, written: Vec::new(), width: blocks.form.width() })
     }
@@ -191,7 +191,7 @@ impl BucketIndex<'_> {
             }
             for at in (0..count).map(|index| HEADER_BYTES + index * width) {
                 if length == entries.len() {
-                    length = tidied(entries);
+                    length = sorted_distinct(entries);
                     // Unless duplicates have freed enough space, each further block would cause another sort of all
                     // entries.
                     if length > entries.len() / 8 * 7 {
@@ -202,12 +202,12 @@ impl BucketIndex<'_> {
                 length += 1;
             }
         }
-        Ok(tidied(&mut entries[..length]))
+        Ok(sorted_distinct(&mut entries[..length]))
     }
 }
 
 /// Sorts the entries and moves the distinct ones to the front. Returns their number.
-fn tidied(entries: &mut [u64]) -> usize {
+fn sorted_distinct(entries: &mut [u64]) -> usize {
     entries.sort_unstable();
     let mut kept = 0;
     for at in 0..entries.len() {
@@ -226,8 +226,8 @@ pub(super) struct ReadBuffers {
 }
 
 impl ReadBuffers {
-    pub(super) fn new(entries: usize, form: &BlockFormat, room: &ArrayPlacement) -> Result<Self, Error> {
-        Ok(Self { entries: room.array(entries)?, block: Aligned::new(form.block, room)? })
+    pub(super) fn new(entries: usize, form: &BlockFormat, placement: &ArrayPlacement) -> Result<Self, Error> {
+        Ok(Self { entries: placement.array(entries)?, block: Aligned::new(form.block, placement)? })
     }
 }
 
@@ -239,8 +239,8 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    pub(super) fn new(length: usize, room: &ArrayPlacement) -> Result<Self, Error> {
-        let memory: Array<u64> = room.array((length + PAGE_BYTES as usize) / 8)?;
+    pub(super) fn new(length: usize, placement: &ArrayPlacement) -> Result<Self, Error> {
+        let memory: Array<u64> = placement.array((length + PAGE_BYTES as usize) / 8)?;
         let from = memory.view::<u8>().as_ptr().align_offset(PAGE_BYTES as usize);
         Ok(Self { memory, from, length })
     }

@@ -62,7 +62,7 @@ impl<C: Team> Work<'_, C> {
         let size = (self.note.split.thread_bytes / 4) as usize;
         let (pieces, failures) = (Chunks::new(count as usize, size), Failures::default());
         let (storage, buffers) = (self.storage, &self.buffers);
-        self.crew.run(&|_| {
+        self.team.run(&|_| {
             failures.keep((|| {
                 let mut labels: Array<u32> = buffers.array(size.min(count as usize))?;
                 while let Some(piece) = pieces.take().filter(|_| failures.none()) {
@@ -90,7 +90,7 @@ impl<C: Team> Work<'_, C> {
         let (pieces, failures) = (Chunks::new(SECTIONS.len(), 1), Failures::default());
         let per_byte = self.spec.edges() as f64 / (ends[SECTIONS.len() - 1] as f64).max(1.0);
         let (storage, meter, written) = (self.storage, &self.meter, AtomicU64::new(0));
-        self.crew.run(&|_| {
+        self.team.run(&|_| {
             while let Some(piece) = pieces.take() {
                 let index = piece.start;
                 let from = if index == 0 { HEADER_BYTES as u64 } else { ends[index - 1] };

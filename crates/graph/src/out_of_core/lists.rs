@@ -128,7 +128,7 @@ impl<'w, C: Team> Work<'w, C> {
         let (pieces, failures) = (Chunks::new(dealt.buckets(), 1), Failures::default());
         let sum = Mutex::new((0, PrefixCost::NONE));
         let (entries, buffers) = (self.note.split.entries(), &self.buffers);
-        self.crew.run(&|_| {
+        self.team.run(&|_| {
             failures.keep((|| {
                 let mut held = ReadBuffers::new(entries, &dealt.ranked.form, buffers)?;
                 let (mut coded, mut bytes) = (Vec::new(), 0);
@@ -161,7 +161,7 @@ impl<'w, C: Team> Work<'w, C> {
     fn bounds(&mut self, steps: &DegreeRuns) -> Result<Vec<u32>, Error> {
         let found = bounds(&steps.0, self.note.split.filled());
         let Err(degree) = found else { return Ok(found.unwrap_or_default()) };
-        let threads = self.crew.threads();
+        let threads = self.team.threads();
         let columns = self.note.columns;
         let split = BucketPlan::fitting(&self.spec, threads, columns, self.memory)?;
         if self.note.step != BuildPhase::DealRanked || self.note.done > 0 || split.filled() < degree {
@@ -183,11 +183,11 @@ impl<'w, C: Team> Work<'w, C> {
         let buckets = dealt.buckets() as u64;
         let edges = self.spec.edges() / buckets;
         self.meter.add(Effort::Lists, self.note.done * edges);
-        let together = self.buckets_noted_together(edges * 16);
+        let together = self.buckets_per_checkpoint(edges * 16);
         while self.note.done < buckets {
             let range = self.note.done as usize..buckets.min(self.note.done + together) as usize;
             let failures = Failures::default();
-            let lengths: Vec<[AtomicU64; 2]> = (0..self.crew.threads()).map(|_| [0, 0].map(AtomicU64::new)).collect();
+            let lengths: Vec<[AtomicU64; 2]> = (0..self.team.threads()).map(|_| [0, 0].map(AtomicU64::new)).collect();
             let (tail, sum) = (AtomicU64::new(0), AtomicU64::new(self.note.sum));
             let shared = BuildShared {
                 dealt,
@@ -200,9 +200,9 @@ impl<'w, C: Team> Work<'w, C> {
                 sum: &sum,
                 done: &|| self.meter.add(Effort::Lists, edges),
             };
-            self.crew.run(&|hand| {
+            self.team.run(&|worker| {
                 let lists = failures.keep(BucketBuffers::new(&shared, self.note.split.entries(), &self.buffers));
-                let end = shared.rounds(hand, lists, range.clone(), self.note.tail)?;
+                let end = shared.rounds(worker, lists, range.clone(), self.note.tail)?;
                 // All threads store the same value.
                 tail.store(end, Relaxed);
                 Ok(())
@@ -290,13 +290,13 @@ impl BuildShared<'_> {
     /// Writes these buckets in rounds. Returns the end of the tail lists.
     fn rounds(
         &self,
-        hand: &TeamWorker<'_>,
+        worker: &TeamWorker<'_>,
         mut lists: Option<BucketBuffers<'_>>,
         range: Range<usize>,
         mut tail: u64,
     ) -> Result<u64, TeamStopped> {
-        for (round, first) in range.clone().step_by(hand.of).enumerate() {
-            let own = first + hand.index;
+        for (round, first) in range.clone().step_by(worker.of).enumerate() {
+            let own = first + worker.index;
             let made = lists.as_mut().filter(|_| own < range.end).map(|lists| self.failures.keep(lists.make(own)));
             let length = match (&lists, made) {
                 (Some(lists), Some(Some(()))) => lists.coded.len() as u64,
@@ -305,15 +305,15 @@ impl BuildShared<'_> {
             };
             // A thread whose write failed in the previous round reports it in this one, so that all stop together.
             let length = if self.failures.none() { length } else { STOP };
-            self.lengths[hand.index][round % 2].store(length, Relaxed);
-            hand.barrier()?;
+            self.lengths[worker.index][round % 2].store(length, Relaxed);
+            worker.barrier()?;
             // No thread stores to these before all have passed the next barrier.
             let lengths: Vec<u64> = self.lengths.iter().map(|of| of[round % 2].load(Relaxed)).collect();
             if lengths.contains(&STOP) {
                 break;
             }
             if let Some(lists) = lists.as_ref().filter(|_| length > 0) {
-                let before: u64 = lengths[..hand.index].iter().sum();
+                let before: u64 = lengths[..worker.index].iter().sum();
                 self.failures.keep(lists.append(tail + before));
             }
             tail += lengths.iter().sum::<u64>();
@@ -333,9 +333,9 @@ struct BucketBuffers<'s> {
 }
 
 impl<'s> BucketBuffers<'s> {
-    fn new(shared: &'s BuildShared<'s>, entries: usize, room: &ArrayPlacement) -> Result<Self, Error> {
-        let held = ReadBuffers::new(entries, &shared.dealt.ranked.form, room)?;
-        let staged = room.array(shared.sizes.columns() * STAGED_ROWS)?;
+    fn new(shared: &'s BuildShared<'s>, entries: usize, placement: &ArrayPlacement) -> Result<Self, Error> {
+        let held = ReadBuffers::new(entries, &shared.dealt.ranked.form, placement)?;
+        let staged = placement.array(shared.sizes.columns() * STAGED_ROWS)?;
         // Maximum capacity: pages that are not needed are never touched.
         Ok(Self { shared, held, staged, coded: Vec::with_capacity(entries / 2 * 9 + 64) })
     }

@@ -106,13 +106,13 @@ impl<C: Team> Work<'_, C> {
         self.meter.add(Effort::Count, self.note.done * edges);
         // A checkpoint writes all degrees, which should be little compared with the data read in between.
         let bytes = edges * u64::from(entry_bytes(pairs.form.bits));
-        let together = self.buckets_noted_together(bytes).max(64 * self.spec.vertices() / bytes.max(1));
+        let together = self.buckets_per_checkpoint(bytes).max(64 * self.spec.vertices() / bytes.max(1));
         while self.note.done < buckets {
             let range = self.note.done..buckets.min(self.note.done + together);
             let (pieces, failures) = (super::split::pieces(&range, 1), Failures::default());
             let (buffers, meter, entries) = (&self.buffers, &self.meter, self.note.split.entries());
             let counts: &[AtomicU32] = degrees.as_mut();
-            self.crew.run(&|_| {
+            self.team.run(&|_| {
                 failures.keep((|| {
                     let mut held = ReadBuffers::new(entries, &pairs.form, buffers)?;
                     while let Some(piece) = pieces.take().filter(|_| failures.none()) {
@@ -136,9 +136,9 @@ impl<C: Team> Work<'_, C> {
 
 /// Adds a neighbour to both ends of each pair; pairs are in ascending order.
 fn add(pairs: &[u64], scale: u32, degrees: &[AtomicU32]) {
-    for alike in pairs.chunk_by(|one, other| one >> scale == other >> scale) {
-        degrees[(alike[0] >> scale) as usize].fetch_add(alike.len() as u32, Relaxed);
-        for pair in alike {
+    for same_vertex in pairs.chunk_by(|one, other| one >> scale == other >> scale) {
+        degrees[(same_vertex[0] >> scale) as usize].fetch_add(same_vertex.len() as u32, Relaxed);
+        for pair in same_vertex {
             degrees[(pair & ((1 << scale) - 1)) as usize].fetch_add(1, Relaxed);
         }
     }

@@ -79,39 +79,39 @@ impl SearchFootprint {
 /// number of columns or as many as fit. Afterwards part [`PartKind::Graph`] has the tail lists. Also returns the limit
 /// in bytes.
 pub fn build_beyond<C: Team>(
-    crew: &C,
+    team: &C,
     spec: &Spec,
     (dram, columns): (Dram, Option<u32>),
     with: &OutOfCore<'_>,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<(Layout, HeadBudget), C::Error> {
     columns.map_or(Ok(()), check_columns)?;
     let generator = generator(spec)?;
-    let split = BucketPlan::fitting(spec, crew.threads(), COLUMNS_MAX, with.memory)?;
-    let mut work = Work::new(crew, with, &generator, Checkpoint::new(spec, COLUMNS_MAX, split), room);
-    let (rank, steps) = work.ranks(room)?;
+    let split = BucketPlan::fitting(spec, team.threads(), COLUMNS_MAX, with.memory)?;
+    let mut work = Work::new(team, with, &generator, Checkpoint::new(spec, COLUMNS_MAX, split), placement);
+    let (rank, steps) = work.ranks(placement)?;
     let dealt = work.deal_ranked(&rank, &steps)?;
     let (coded, begun) = work.coded_bytes(&dealt, &steps)?;
     let budget = HeadBudget { coded: Bytes(coded), dram: dram.of(Bytes(coded)) };
     let shape = budget.shape(&steps, columns, &begun)?;
     let sizes = Sizes::of_tail(&steps, shape.columns);
-    let mut head = head(&sizes, steps.ranks(), room)?;
+    let mut head = head(&sizes, steps.ranks(), placement)?;
     work.write_lists(&dealt, &steps, &sizes, Some(head.writer()))?;
     let (storage, tail) = (work.storage, work.note.tail);
     drop(dealt);
     storage.discard(PartKind::Ranked).map_err(Error::Storage)?;
-    let starts = starts(storage, sizes.lists() as usize, tail, room)?;
-    let listed = listed(storage, head, &starts, (&budget, &shape, &steps), room)?;
+    let starts = starts(storage, sizes.lists() as usize, tail, placement)?;
+    let listed = listed(storage, head, &starts, (&budget, &shape, &steps), placement)?;
     drop(starts);
-    let ranking = Ranking::of(rank, steps, room).map_err(Error::Memory)?;
+    let ranking = Ranking::of(rank, steps, placement).map_err(Error::Memory)?;
     let ranking = Ranking { rows: sizes.rows, ..ranking };
-    Ok((finish(spec, ranking, listed, room).map_err(Error::Memory)?, budget))
+    Ok((finish(spec, ranking, listed, placement).map_err(Error::Memory)?, budget))
 }
 
 /// Allocates the head columns and fills padding rows with a neighbour that is never in a frontier.
-fn head(sizes: &Sizes, ranks: u32, room: &ArrayPlacement) -> Result<HeadColumns, Error> {
+fn head(sizes: &Sizes, ranks: u32, placement: &ArrayPlacement) -> Result<HeadColumns, Error> {
     let entries = sizes.head_entries();
-    let mut head = HeadColumns::packed(entries, ranks, room)?;
+    let mut head = HeadColumns::packed(entries, ranks, placement)?;
     let end = head.rows();
     let columns = sizes.column_at.windows(2).zip(&sizes.rows).map(|(at, rows)| at[0] + *rows as usize..at[1]);
     let gaps = columns.chain(std::iter::once(entries..end));
@@ -120,8 +120,8 @@ fn head(sizes: &Sizes, ranks: u32, room: &ArrayPlacement) -> Result<HeadColumns,
 }
 
 /// Returns the start of each tail list and the end of the last, from their lengths.
-fn starts(storage: &dyn Storage, lists: usize, tail: u64, room: &ArrayPlacement) -> Result<Array<u64>, Error> {
-    let mut starts: Array<u64> = room.for_temporaries().array(lists + 1)?;
+fn starts(storage: &dyn Storage, lists: usize, tail: u64, placement: &ArrayPlacement) -> Result<Array<u64>, Error> {
+    let mut starts: Array<u64> = placement.for_temporaries().array(lists + 1)?;
     let mut lengths = vec![0; 4 * LENGTHS_AT_ONCE.min(lists)];
     let mut start = 0;
     for first in (0..lists).step_by(LENGTHS_AT_ONCE) {
@@ -145,13 +145,13 @@ fn listed(
     head: HeadColumns,
     starts: &[u64],
     (budget, shape, steps): (&HeadBudget, &DramLayout, &DegreeRuns),
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<LayoutLists, Error> {
-    let index = Index::new(&starts[..=shape.lists(steps)], room)?;
+    let index = Index::new(&starts[..=shape.lists(steps)], placement)?;
     let kept = index.first_beyond(budget.left(steps, shape));
-    let mut tail: Array<u8> = room.array(starts[kept] as usize + PADDING)?;
+    let mut tail: Array<u8> = placement.array(starts[kept] as usize + PADDING)?;
     storage.read(PartKind::Graph, 0, &mut tail[..starts[kept] as usize])?;
-    let beginnings = beginnings(storage, starts, kept, shape, room)?;
+    let beginnings = beginnings(storage, starts, kept, shape, placement)?;
     let mut long_lists = Vec::new();
     let mut list = Vec::new();
     for rank in kept as u32..index.lists() as u32 {
@@ -171,14 +171,14 @@ fn beginnings(
     starts: &[u64],
     first: usize,
     shape: &DramLayout,
-    room: &ArrayPlacement,
+    placement: &ArrayPlacement,
 ) -> Result<Prefixes, Error> {
     let lists = starts.len() - 1;
     if shape.beginnings == 0 || first == lists {
-        return Ok(Prefixes::none(room)?);
+        return Ok(Prefixes::none(placement)?);
     }
-    let mut bytes: Array<u8> = room.array(shape.coded as usize + PADDING)?;
-    let mut begins: Array<u64> = room.for_temporaries().array(lists - first + 1)?;
+    let mut bytes: Array<u8> = placement.array(shape.coded as usize + PADDING)?;
+    let mut begins: Array<u64> = placement.for_temporaries().array(lists - first + 1)?;
     let (mut from, mut end, mut part, mut coded) = (first, 0, Vec::new(), Vec::new());
     while from < lists {
         let to = starts.partition_point(|start| *start <= starts[from] + READ_AT_ONCE).max(from + 2) - 1;
@@ -199,5 +199,5 @@ fn beginnings(
         }
         from = to;
     }
-    Ok(Prefixes::new((first as u32, shape.beginnings), &begins, bytes, room)?)
+    Ok(Prefixes::new((first as u32, shape.beginnings), &begins, bytes, placement)?)
 }

@@ -25,7 +25,7 @@ pub(super) const FILLED_PERCENT: u64 = 70;
 pub(super) const STAGED_ROWS: usize = 1 << 10;
 /// Minimum number of bytes written between two checkpoints. In a large graph, an interruption loses at most a sixteenth
 /// of the work, and half-filled blocks are a sixteenth of all blocks.
-const NOTED_EVERY_MIN: u64 = 256 << 20;
+const CHECKPOINT_BYTES_MIN: u64 = 256 << 20;
 
 /// Sizes derived from the memory limit. They are part of the checkpoint, so a resumed construction uses the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +126,8 @@ impl BucketPlan {
     }
 
     /// Returns the number of bytes written between two checkpoints.
-    pub(super) fn noted_every(&self, threads: usize) -> u64 {
-        (16 * self.thread_bytes * threads as u64).max(NOTED_EVERY_MIN)
+    pub(super) fn bytes_per_checkpoint(&self, threads: usize) -> u64 {
+        (16 * self.thread_bytes * threads as u64).max(CHECKPOINT_BYTES_MIN)
     }
 
     /// Returns the total memory of construction with this plan.

@@ -114,8 +114,8 @@ fn graphs_are_those_made_in_core_byte_by_byte() {
             let spec = Spec { edge_factor, ..Spec::graph500(scale) };
             let expected = in_core(&spec, columns);
             // Large graphs take most of the time; one number of threads is enough for them.
-            let crews: &[usize] = if scale < 14 { &[1, 2, 3] } else { &[1 + scale as usize % 2] };
-            for threads in crews.iter().copied().filter(|_| scale < 14 || columns > 1) {
+            let team_sizes: &[usize] = if scale < 14 { &[1, 2, 3] } else { &[1 + scale as usize % 2] };
+            for threads in team_sizes.iter().copied().filter(|_| scale < 14 || columns > 1) {
                 let least = least(&spec, threads, columns);
                 for memory in [least, Bytes(least.0 * 3 / 2), Bytes(least.0 * 40)] {
                     let storage = DiskStub::default();

@@ -15,21 +15,21 @@ use super::Search;
 impl Search<'_> {
     /// Returns true if reads of the previous level are in flight; called by the first thread between two levels.
     pub(super) fn some_are_late(&self) -> bool {
-        let waits = |wants: MutexGuard<'_, Option<PendingReads>>| wants.as_ref().is_some_and(PendingReads::is_waiting);
+        let waits = |reads: MutexGuard<'_, Option<PendingReads>>| reads.as_ref().is_some_and(PendingReads::is_waiting);
         self.layout.has_far()
-            && self.wants.iter().any(|wants| waits(wants.lock().unwrap_or_else(PoisonError::into_inner)))
+            && self.reads.iter().any(|reads| waits(reads.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Ends a top-down level: waits for its reads, or leaves them to the next level.
-    pub(super) fn end_reads(&self, wants: &mut Option<PendingReads>, next_goes_up: bool, then: &mut OnRead<'_>) {
-        self.with(wants, |wants| if next_goes_up { wants.leave(then) } else { wants.finish(then) });
+    pub(super) fn end_reads(&self, reads: &mut Option<PendingReads>, next_goes_up: bool, then: &mut OnRead<'_>) {
+        self.with(reads, |reads| if next_goes_up { reads.leave(then) } else { reads.finish(then) });
     }
 
     /// Runs chunks of this level as long as any thread's reads are in flight and work remains.
-    pub(super) fn meanwhile(&self, wants: &mut Option<PendingReads>, mut some: impl FnMut() -> bool) {
+    pub(super) fn meanwhile(&self, reads: &mut Option<PendingReads>, mut some: impl FnMut() -> bool) {
         let mut waits = true;
         loop {
-            if waits && wants.as_mut().is_none_or(PendingReads::has_ended) {
+            if waits && reads.as_mut().is_none_or(PendingReads::has_ended) {
                 waits = false;
                 self.waiting.fetch_sub(1, Relaxed);
             }
@@ -43,23 +43,23 @@ impl Search<'_> {
     /// added.
     pub(super) fn join(
         &self,
-        hand: &TeamWorker<'_>,
+        worker: &TeamWorker<'_>,
         ground: &LevelState<'_>,
-        wants: &mut Option<PendingReads>,
+        reads: &mut Option<PendingReads>,
     ) -> Result<LevelCount, TeamStopped> {
-        hand.barrier()?;
+        worker.barrier()?;
         let mut found = LevelCount::default();
-        self.with(wants, |wants| wants.finish(&mut |given| join(self.isa, ground, given, &mut found)));
-        hand.barrier()?;
+        self.with(reads, |reads| reads.finish(&mut |given| join(self.isa, ground, given, &mut found)));
+        worker.barrier()?;
         Ok(found)
     }
 
     /// Discards all reads of a failed search.
-    pub(super) fn forget_reads(&self, hand: &TeamWorker<'_>) {
+    pub(super) fn forget_reads(&self, worker: &TeamWorker<'_>) {
         if self.is_lost()
-            && let Some(wants) = &mut *self.wants(hand)
+            && let Some(reads) = &mut *self.reads(worker)
         {
-            wants.give_up();
+            reads.give_up();
         }
     }
 }

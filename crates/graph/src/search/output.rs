@@ -21,8 +21,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn new(vertices: usize, room: &ArrayPlacement) -> Result<Self, MemoryError> {
-        Ok(Self { parents: room.array(vertices)?, vertices })
+    pub(super) fn new(vertices: usize, placement: &ArrayPlacement) -> Result<Self, MemoryError> {
+        Ok(Self { parents: placement.array(vertices)?, vertices })
     }
 
     pub(super) fn parents(&mut self) -> &[u32] {

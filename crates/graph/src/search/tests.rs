@@ -12,11 +12,11 @@ use crate::validate::{NONE, TreeStats, Validator};
 
 const DOWN: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: 0.0 };
 const UP: Tuning = Tuning { alpha: f64::INFINITY, beta: 1e18, alone_edges: 0.0 };
-const ALONE: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: f64::INFINITY };
+const ONE_THREAD: Tuning = Tuning { alpha: 0.0, beta: 1.0, alone_edges: f64::INFINITY };
 
 fn searched(search: &mut Search<'_>, threads: usize, root: u64, tuning: &Tuning) -> Vec<u32> {
     search.check_root(root).unwrap();
-    PlainTeam(threads).run(&|hand| search.run(hand, root, tuning)).unwrap();
+    PlainTeam(threads).run(&|worker| search.run(worker, root, tuning)).unwrap();
     search.copy()
 }
 
@@ -40,15 +40,15 @@ fn check(tuples: &Tuples, columns: u32, roots: usize) -> TreeStats {
         for nodes in [Nodes::one(1), Nodes::one(2), on_two_nodes(2), on_two_nodes(3)] {
             let threads = nodes.threads();
             let mut search = Search::new(&layout, isa, nodes, &ArrayPlacement::kernel_default()).unwrap();
-            let touch = |hand: &TeamWorker<'_>| {
-                search.prepare(hand);
+            let touch = |worker: &TeamWorker<'_>| {
+                search.prepare(worker);
                 Ok(())
             };
             PlainTeam(threads).run(&touch).unwrap();
             assert_eq!(search.isa(), isa);
             for root in &roots {
                 let mut seen = None;
-                for tuning in [Tuning::DRAM, Tuning::STUDY, DOWN, UP, ALONE] {
+                for tuning in [Tuning::DRAM, Tuning::STUDY, DOWN, UP, ONE_THREAD] {
                     let parents = searched(&mut search, threads, *root, &tuning);
                     let reached = validator.check(&PlainTeam(2), *root as u32, &parents).unwrap();
                     let reached = reached.unwrap_or_else(|wrong| panic!("{} {threads} {root}: {wrong}", isa.name()));
@@ -78,7 +78,7 @@ fn two_threads_search_a_small_graph_in_each_direction() {
     let layout = build(&PlainTeam(2), &tuples, 1, &placement).unwrap();
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
     let mut search = Search::new(&layout, Isa::best(), on_two_nodes(2), &placement).unwrap();
-    for tuning in [DOWN, UP, ALONE] {
+    for tuning in [DOWN, UP, ONE_THREAD] {
         let parents = searched(&mut search, 2, root, &tuning);
         Validator::new(&tuples).check(&PlainTeam(2), root as u32, &parents).unwrap().unwrap();
     }

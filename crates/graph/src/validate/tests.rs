@@ -29,9 +29,9 @@ const EDGES: [(u32, u32); 16] = [
 ];
 
 /// Edges that are generated for each request.
-struct Anew;
+struct GeneratedEdges;
 
-impl Edges for Anew {
+impl Edges for GeneratedEdges {
     fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
         edges.iter_mut().zip(&EDGES[first as usize..]).for_each(|(edge, (a, b))| *edge = [*a, *b].map(u64::from));
         Ok(())
@@ -43,7 +43,7 @@ fn check(parents: &[u32]) -> Result<TreeStats, TreeError> {
     let tuples = Tuples::of(4, &EDGES);
     let result = |threads, validator: Validator<'_>| validator.check(&PlainTeam(threads), 0, parents).unwrap();
     let listed = [1, 2, 5].map(|threads| result(threads, Validator::new(&tuples)));
-    let streamed = [1, 3, 5].map(|threads| result(threads, Validator::streaming(tuples.spec(), &Anew)));
+    let streamed = [1, 3, 5].map(|threads| result(threads, Validator::streaming(tuples.spec(), &GeneratedEdges)));
     assert!(
         listed.iter().chain(&streamed).all(|result| result.is_ok() == listed[0].is_ok()),
         "{listed:?} {streamed:?}"
@@ -59,7 +59,7 @@ fn tree() -> Vec<u32> {
     parents
 }
 
-fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
+fn check_changed(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
     let mut parents = tree();
     changes.iter().for_each(|(vertex, parent)| parents[*vertex] = *parent);
     check(&parents)
@@ -68,7 +68,7 @@ fn spoilt(changes: &[(usize, u32)]) -> Result<TreeStats, TreeError> {
 #[test]
 fn valid_trees_are_accepted_and_counted() {
     let reached = TreeStats { vertices: 6, levels: 3, tuples: 9, tuples_without_loops: 8 };
-    assert_eq!(spoilt(&[]), Ok(reached));
+    assert_eq!(check_changed(&[]), Ok(reached));
     // Either of two parents on the right level is valid.
     let other = [(0, 1), (1, 2), (0, 3), (2, 3)].to_vec();
     let tuples = Tuples::of(2, &other);
@@ -81,8 +81,8 @@ fn valid_trees_are_accepted_and_counted() {
 
 #[test]
 fn cycles_are_detected() {
-    assert!(matches!(spoilt(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(_))));
-    assert!(matches!(spoilt(&[(4, 4)]), Err(TreeError::Cycle(4))));
+    assert!(matches!(check_changed(&[(2, 3), (3, 2)]), Err(TreeError::Cycle(_))));
+    assert!(matches!(check_changed(&[(4, 4)]), Err(TreeError::Cycle(4))));
     // A long cycle, which spans many chunks of work.
     let ring: Vec<(u32, u32)> = (1..50_000).map(|vertex| (vertex, vertex % 49_999 + 1)).collect();
     let mut parents: Vec<u32> = (0..1 << 16).map(|vertex: u32| vertex % 49_999 + 1).collect();
@@ -95,34 +95,34 @@ fn cycles_are_detected() {
 #[test]
 fn vertices_on_wrong_levels_are_detected() {
     // 3 is reached through 2 instead of 1: level 3 is adjacent to level 1.
-    assert_eq!(spoilt(&[(3, 2)]), Err(TreeError::Levels(1, 3)));
+    assert_eq!(check_changed(&[(3, 2)]), Err(TreeError::Levels(1, 3)));
     // Check 2 detects levels and parents that disagree, which cannot result from a tree alone.
     let tuples = Tuples::of(4, &EDGES);
     let validator = Validator::new(&tuples);
     assert!(validator.check(&PlainTeam(1), 0, &tree()).unwrap().is_ok());
     validator.levels[4].store(7, Relaxed);
-    let found = validator.look_at_vertex(0, &tree(), 4, &mut TreeStats::default());
+    let found = validator.check_vertex(0, &tree(), 4, &mut TreeStats::default());
     assert_eq!(found, Err(TreeError::TreeLevels(4)));
 }
 
 #[test]
 fn missing_vertices_are_detected() {
-    assert_eq!(spoilt(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
-    assert!(matches!(spoilt(&[(5, NONE)]), Err(TreeError::Loose(4))), "its child has no path to the root");
+    assert_eq!(check_changed(&[(2, NONE)]), Err(TreeError::Spanning(1, 2)));
+    assert!(matches!(check_changed(&[(5, NONE)]), Err(TreeError::Loose(4))), "its child has no path to the root");
     assert_eq!(check(&[&[0][..], &[NONE; 15]].concat()), Err(TreeError::Spanning(0, 1)));
 }
 
 #[test]
 fn tree_edges_missing_from_the_graph_are_detected() {
-    assert_eq!(spoilt(&[(2, 5)]), Err(TreeError::NoEdge(2)));
-    assert_eq!(spoilt(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
-    assert!(matches!(spoilt(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6))), "another component");
+    assert_eq!(check_changed(&[(2, 5)]), Err(TreeError::NoEdge(2)));
+    assert_eq!(check_changed(&[(9, 0)]), Err(TreeError::NoEdge(9)), "a vertex without edges");
+    assert!(matches!(check_changed(&[(6, 0), (7, 6)]), Err(TreeError::NoEdge(6))), "another component");
 }
 
 #[test]
 fn wrong_roots_and_parents_out_of_range_are_detected() {
-    assert_eq!(spoilt(&[(0, 1)]), Err(TreeError::Root(0)));
-    assert_eq!(spoilt(&[(3, 16)]), Err(TreeError::NoVertex(3)));
+    assert_eq!(check_changed(&[(0, 1)]), Err(TreeError::Root(0)));
+    assert_eq!(check_changed(&[(3, 16)]), Err(TreeError::NoVertex(3)));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn unreadable_edges_return_an_error_without_a_verdict() {
     struct Cut;
     impl Edges for Cut {
         fn fill(&self, first: u64, edges: &mut [[u64; 2]]) -> Result<(), String> {
-            if first > 0 { Err("planted".into()) } else { Anew.fill(first, edges) }
+            if first > 0 { Err("planted".into()) } else { GeneratedEdges.fill(first, edges) }
         }
     }
     let spec = Spec { edge_factor: 1, ..Spec::graph500(4) };

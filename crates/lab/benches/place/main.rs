@@ -26,8 +26,8 @@ use world::{PROGRAMS, Program, World};
 
 /// Two, the number of CPUs of the smallest build machine.
 const WORKERS: usize = 2;
-/// Seeds from here on were not used to tune a constant or to choose a rule. Seeds 10000 to 10199 decided which candidates
-/// enter the second stage.
+/// Seeds from here on were not used to tune a constant or to choose a rule. Seeds 10000 to 10199 decided which
+/// candidates enter the second stage.
 const FIRST_SEED: usize = 20_000;
 /// The cost of measuring every candidate varies little between seeds.
 const EXHAUSTIVE_RUNS: usize = 3;
@@ -75,11 +75,11 @@ fn main() -> ExitCode {
     let mut worlds = worlds(&machines);
     worlds.retain(|world| world.name().contains(&settings.only));
     let mut met = true;
-    let whats: Vec<&str> = match settings.what.as_str() {
+    let experiments: Vec<&str> = match settings.what.as_str() {
         "all" => vec!["main", "nothing", "kernel", "bursts", "holes", "hangs", "budget", "strict", "regret"],
         one => vec![one],
     };
-    for what in whats {
+    for what in experiments {
         if what == "regret" {
             regret(&machines);
         } else {
@@ -142,8 +142,8 @@ fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies");
     let (mut machines, mut skipped) = (Vec::new(), 0);
     for (name, file, threads) in MACHINES.into_iter().take(if settings.smoke { 1 } else { MACHINES.len() }) {
-        let ours = repository.join(file);
-        let path = if ours.exists() { ours } else { settings.topologies.join(file) };
+        let bundled = repository.join(file);
+        let path = if bundled.exists() { bundled } else { settings.topologies.join(file) };
         if !path.exists() {
             println!("skipped: {name}: {} is missing (--topologies DIR)", path.display());
             skipped += 1;

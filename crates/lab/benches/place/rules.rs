@@ -45,8 +45,8 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) ->
     Some(Found { winner, search_trials, all_trials, confirmed, estimate, blocks: race.blocks(), state })
 }
 
-/// Each round keeps the better half and doubles the number of blocks (Karnin et al., ICML 2013). All values of a survivor
-/// are used.
+/// Each round keeps the better half and doubles the number of blocks (Karnin et al., ICML 2013). All values of a
+/// survivor are used.
 pub fn halving(machine: &mut Machine, count: usize) -> Found {
     const FIRST_BLOCKS: usize = 4;
     const BLOCKS_MAX: usize = 350;
@@ -87,14 +87,14 @@ fn best(columns: &[Vec<f64>], active: &[usize], count: usize) -> Vec<usize> {
 /// Returns the number of trials until the 95 % interval of every candidate relative to the baseline is this narrow.
 pub fn exhaustive(machine: &mut Machine, count: usize, half_width: f64) -> usize {
     const BLOCKS_MAX: usize = 360;
-    let looks_at = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));
+    let is_checked = |blocks: usize| blocks >= 5 && (blocks < 9 || blocks.is_multiple_of((blocks / 10).max(2)));
     let mut active: Vec<usize> = (0..count).collect();
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); count];
     for blocks in 1..=BLOCKS_MAX {
         for (candidate, value) in active.iter().zip(machine.block(&active)) {
             columns[*candidate].push(value);
         }
-        if !looks_at(blocks) {
+        if !is_checked(blocks) {
             continue;
         }
         let against = |candidate: &usize| -> Vec<f64> {

@@ -252,7 +252,7 @@ impl Targets<'_> {
             );
         } else {
             println!(
-                "  -      intervals cover 93 to 97 %: {:.1}, but {} runs are too few to say",
+                "  -      intervals cover 93 to 97 %: {:.1}, but {} runs are too few to judge",
                 self.coverage, self.covered
             );
         }

@@ -1,5 +1,5 @@
-//! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it runs.
-//! Built-in kernels run in a worker process of this program, external programs directly (`tool`).
+//! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it
+//! runs. Built-in kernels run in a worker process of this program, external programs directly (`tool`).
 
 mod far;
 mod tool;
@@ -61,14 +61,14 @@ impl RealExecutor {
 
     /// Runs a trial with the interrupt affinity of its placement, and monitors the interrupts.
     fn run_routed(&self, trial: &Trial) -> Result<TrialOutcome, TrialStatus> {
-        let wanted = &trial.placement.interrupts;
+        let requested = &trial.placement.interrupts;
         if let Some(routes) = &self.routes {
-            routes.send(wanted).map_err(|error| match error {
+            routes.send(requested).map_err(|error| match error {
                 RouteError::Managed(why) => TrialStatus::Unavailable(why),
                 RouteError::Refused(why) => TrialStatus::Failed(why),
             })?;
         }
-        let watched = InterruptMonitor::begin(self.routes.as_ref().map_or("/".into(), Routes::root), wanted);
+        let watched = InterruptMonitor::begin(self.routes.as_ref().map_or("/".into(), Routes::root), requested);
         let mut ended = self.run_budgeted(trial)?;
         watched.explain(&mut ended.evidence);
         Ok(ended)
@@ -114,7 +114,8 @@ impl RealExecutor {
             let stderr = String::from_utf8_lossy(&finished.stderr);
             TrialStatus::Failed(format!("{why}; the worker ended with {}, stderr: {}", finished.exit, stderr.trim()))
         })?;
-        // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole process.
+        // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole
+        // process.
         evidence.thread_bindings = report.thread_seats;
         evidence.far = report.far;
         if !report.pages.is_empty() {

@@ -159,9 +159,9 @@ fn drawn(strip: &Strip, index: usize, axis: &XScale, points_max: usize) -> Drawn
         format!("median {} {}{ends}, {} samples", scale.write(median), metric.unit, metric.samples.len())
     });
     let shown = label(strip);
-    let room = ((LABEL_WIDTH_MAX - 14.0) / CHARACTER) as usize;
+    let width_left = ((LABEL_WIDTH_MAX - 14.0) / CHARACTER) as usize;
     DrawnStrip {
-        label: shortened(&shown, room),
+        label: shortened(&shown, width_left),
         label_y: pixels(top + STRIP_HEIGHT / 2.0),
         line_y: pixels(top + STRIP_HEIGHT - 4.0),
         class: if strip.baseline { "base" } else { "other" },

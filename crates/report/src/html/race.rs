@@ -48,7 +48,7 @@ struct Bar {
     top: usize,
     middle: usize,
     width: String,
-    beside: String,
+    verdict_x: String,
     verdict: String,
 }
 
@@ -93,7 +93,7 @@ fn picture(answer: &PlaceResult) -> Option<RacePicture> {
                 top: row * ROW_HEIGHT + 4,
                 middle: row * ROW_HEIGHT + 14,
                 width: format!("{width:.1}"),
-                beside: format!("{:.1}", LABEL_WIDTH + width + 6.0),
+                verdict_x: format!("{:.1}", LABEL_WIDTH + width + 6.0),
                 verdict: verdict(one, answer.metric.better).0,
             }
         })

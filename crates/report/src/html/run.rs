@@ -64,7 +64,7 @@ pub(crate) struct RunPart {
     pub(crate) more_figures: Vec<FigurePart>,
     pub(crate) figures_left_out: usize,
     pub(crate) validity: String,
-    pub(crate) troubled: Option<HtmlTable>,
+    pub(crate) invalid_trials: Option<HtmlTable>,
     pub(crate) caveats: Option<HtmlTable>,
     pub(crate) invalid: Option<HtmlTable>,
     pub(crate) skipped: Option<HtmlTable>,
@@ -99,7 +99,7 @@ impl RunPart {
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
         let all = || HtmlTable::new("All metrics", headed_grid(finding, Metrics::All), limits.rows).folded();
-        let troubled = invalid_trials_grid(finding);
+        let invalid_trials = invalid_trials_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
         let race = answer.map(|answer| RacePart::new(answer, limits.rows));
@@ -124,7 +124,7 @@ impl RunPart {
             figures_left_out,
             validity: validity(finding),
             caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
-            troubled: table("Why trials were suspect or invalid", troubled.without_repeats(2), limits.rows),
+            invalid_trials: table("Why trials were suspect or invalid", invalid_trials.without_repeats(2), limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
             skipped: table(
@@ -213,8 +213,8 @@ fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     let svg = loads(test, cells)?.render().expect("the template renders");
     let all: Vec<&CellFinding> = cells.iter().collect();
     let mut caption = format!(
-        "{}. The median of each placement, and beside it what each cpu of the machine did meanwhile, whoever had it do \
-         that: one bar per cpu, its whole height all of its time, the mean of the trials.",
+        "{}. The median of each placement, and the load of each CPU of the machine by all processes: one bar per \
+         CPU, whose full height is all of its time; means of the trials.",
         clean(test)
     );
     if cells.len() > load::ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > load::CPUS_MAX) {
@@ -248,8 +248,8 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
     let largest = shown.iter().map(|strip| strip.metric.samples.len()).max().unwrap_or(0);
     if largest > points_max {
         text += &format!(
-            " Of up to {largest} samples per placement, at most {points_max} are drawn, evenly chosen and with the \
-             extremes; medians and intervals are of all."
+            " Of up to {largest} samples per placement, at most {points_max} are drawn, evenly spaced and with the \
+             extremes; medians and intervals use all samples."
         );
     }
     if all > shown.len() {
@@ -260,8 +260,8 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |troubled: fn(&model::analysis::finding::VerdictCounts) -> u32| {
-        finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
+    let any = |invalid_trials: fn(&model::analysis::finding::VerdictCounts) -> u32| {
+        finding.cells.iter().filter(|cell| invalid_trials(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();
     match (any(|verdicts| verdicts.suspect), any(|verdicts| verdicts.invalid)) {
@@ -271,7 +271,7 @@ fn validity(finding: &RunFinding) -> String {
         }
         (suspect, invalid) => format!(
             "Of {cells} cells, {suspect} had trials that were disturbed (suspect: they count) and {invalid} had trials whose \
-             placement could not be proven or that failed (invalid: they do not count)."
+             placement was not verified or that failed (invalid: they do not count)."
         ),
     }
 }

@@ -60,8 +60,8 @@ fn figure(answer: &SizeAnswer, rows_max: usize) -> FigurePart {
     FigurePart {
         svg: drawn(answer).render().expect("the template renders"),
         caption: format!(
-            "Time against the time with all of its memory near, by DRAM; the line across it is {} % more, whiskers are 95 % \
-             intervals.",
+            "Run time relative to that with all memory in DRAM, by DRAM limit; the horizontal line is {} % more, \
+             whiskers are 95 % intervals.",
             answer.within_percent
         ),
         table: HtmlTable::new("The same data as a table", grid, rows_max).folded(),

@@ -163,7 +163,7 @@ fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
     let mut ends: Vec<(f64, &Curve, usize)> =
         lines.iter().enumerate().filter_map(|(index, line)| Some((end(line)?.1, line, index))).collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let room = ((WIDTH - plot.right - 18.0) / CHARACTER) as usize;
+    let space = ((WIDTH - plot.right - 18.0) / CHARACTER) as usize;
     let mut free_from = HEADING;
     let below = ends.len();
     for (rank, (wished, line, index)) in ends.into_iter().enumerate() {
@@ -173,7 +173,7 @@ fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
         free_from = y + NAMES_APART;
         let sample = format!("M{} {}h12", pixels(plot.right + 2.0), pixels(y));
         picture.lines.push(svg::SvgPath { class: LINES[index].into(), path: sample });
-        picture.label("", plot.right + 17.0, y + 4.0, &shortened(&clean(&line.name), room));
+        picture.label("", plot.right + 17.0, y + 4.0, &shortened(&clean(&line.name), space));
     }
 }
 

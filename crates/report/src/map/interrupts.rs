@@ -12,7 +12,7 @@ use crate::style::TextStyle;
 const CPUS_LISTED_MAX: usize = 6;
 
 /// Every interrupt of every device, with a final line feed.
-pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &TextStyle) -> String {
+pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, style: &TextStyle) -> String {
     let titles = ["device", "irq", "name", "kind", "cpus", "handled by", "count"];
     let mut grid = Grid::new(&titles).numbers(&["irq"]);
     for device in &topology.devices {
@@ -30,9 +30,9 @@ pub fn interrupts(topology: &Topology, counts: Option<&InterruptCounts>, look: &
         }
     }
     if grid.rows.is_empty() {
-        return section("Interrupts", "no device has interrupts\n", look);
+        return section("Interrupts", "no device has interrupts\n", style);
     }
-    section("Interrupts", &grid.terminal(look), look)
+    section("Interrupts", &grid.terminal(style), style)
 }
 
 fn cpus(cpus: &CpuSet) -> String {

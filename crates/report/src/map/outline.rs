@@ -105,8 +105,8 @@ impl OutlineContext<'_> {
         let mut run: Vec<Core> = Vec::new();
         for index in below {
             let core = core_at(self.topology, *index);
-            let goes_on = matches!((&core, run.last()), (Some(core), Some(last)) if core.is_like(last));
-            if !goes_on && !run.is_empty() {
+            let continues = matches!((&core, run.last()), (Some(core), Some(last)) if core.is_like(last));
+            if !continues && !run.is_empty() {
                 branches.push(self.cores(&std::mem::take(&mut run)));
             }
             match core {

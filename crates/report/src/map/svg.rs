@@ -128,7 +128,7 @@ impl SvgGroup {
 }
 
 /// Arranges blocks in rows that leave little empty space and have a shape near [`SHAPE`].
-fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
+fn flow(blocks: Vec<SvgGroup>, space: f64) -> SvgGroup {
     let sizes: Vec<(f64, f64)> = blocks.iter().map(|block| (block.width, block.height)).collect();
     let mut best: Option<(f64, Vec<(f64, f64)>)> = None;
     for columns in 1..=sizes.len() {
@@ -137,7 +137,7 @@ fn flow(blocks: Vec<SvgGroup>, room: f64) -> SvgGroup {
         let form = width / height / SHAPE;
         // The exponent weighs empty space against shape: three small cores fit in one row, 72 do not.
         let cost = width * height * form.max(1.0 / form).powf(0.35);
-        if (columns == 1 || width <= room) && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+        if (columns == 1 || width <= space) && best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, places));
         }
     }
@@ -189,12 +189,12 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn object(&self, index: usize, room: f64) -> SvgGroup {
+    fn object(&self, index: usize, space: f64) -> SvgGroup {
         if let Some(core) = core_at(self.topology, index) {
             return self.core(index, &core);
         }
         let object = &self.topology.objects[index];
-        let inner = room - 2.0 * PADDING;
+        let inner = space - 2.0 * PADDING;
         let children = object.children.iter().map(|child| self.object(*child, inner)).collect();
         let children = flow(children, inner);
         let memory = flow(object.memory.iter().map(|node| self.node(&self.topology.nodes[*node])).collect(), inner);

@@ -16,76 +16,76 @@ const MATRIX_NODES_MAX: usize = 16;
 const ATTRIBUTES_MAX: usize = 24;
 
 /// The map, with a final line feed.
-pub fn text(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> String {
-    let mut sections = vec![head(topology, settings, look)];
-    sections.push(tree(&outline(topology), look));
-    sections.extend(memory(topology, look));
-    sections.extend(attributes(topology, look));
-    sections.extend(kinds(topology, look));
-    sections.extend(devices(&topology.devices, look));
-    sections.extend(settings.and_then(|settings| facts(settings, look)));
-    sections.extend(notes(topology, look));
+pub fn text(topology: &Topology, settings: Option<&Settings>, style: &TextStyle) -> String {
+    let mut sections = vec![head(topology, settings, style)];
+    sections.push(tree(&outline(topology), style));
+    sections.extend(memory(topology, style));
+    sections.extend(attributes(topology, style));
+    sections.extend(kinds(topology, style));
+    sections.extend(devices(&topology.devices, style));
+    sections.extend(settings.and_then(|settings| facts(settings, style)));
+    sections.extend(notes(topology, style));
     sections.join("\n")
 }
 
-fn paragraph(text: &str, look: &TextStyle) -> String {
-    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+fn paragraph(text: &str, style: &TextStyle) -> String {
+    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
-pub(super) fn section(title: &str, body: &str, look: &TextStyle) -> String {
-    format!("{}\n{body}", finished(&with_symbol(title, Tone::Strong), look))
+pub(super) fn section(title: &str, body: &str, style: &TextStyle) -> String {
+    format!("{}\n{body}", finished(&with_symbol(title, Tone::Strong), style))
 }
 
-fn head(topology: &Topology, settings: Option<&Settings>, look: &TextStyle) -> String {
+fn head(topology: &Topology, settings: Option<&Settings>, style: &TextStyle) -> String {
     let model = settings.and_then(|settings| settings.get("cpu.model")).map(clean);
-    let mut out = model.map_or(String::new(), |model| paragraph(&with_symbol(&model, Tone::Strong), look));
-    out += &paragraph(&topology.summary(), look);
+    let mut out = model.map_or(String::new(), |model| paragraph(&with_symbol(&model, Tone::Strong), style));
+    out += &paragraph(&topology.summary(), style);
     if let Some(facts) = common(topology) {
-        out += &paragraph(&format!("every core: {facts}"), look);
+        out += &paragraph(&format!("every core: {facts}"), style);
     }
     let hidden = topology.complete_cpus.difference(&topology.allowed_cpus);
     if !hidden.is_empty() {
-        out += &paragraph(&format!("offline or forbidden CPUs: {hidden}"), look);
+        out += &paragraph(&format!("offline or forbidden CPUs: {hidden}"), style);
     }
     out
 }
 
-fn tree(root: &Branch, look: &TextStyle) -> String {
+fn tree(root: &Branch, style: &TextStyle) -> String {
     let mut out = String::new();
-    draw(root, "", "", look, &mut out);
+    draw(root, "", "", style, &mut out);
     out
 }
 
 /// `first` precedes the first line, `rest` all other lines.
-fn draw(branch: &Branch, first: &str, rest: &str, look: &TextStyle, out: &mut String) {
+fn draw(branch: &Branch, first: &str, rest: &str, style: &TextStyle, out: &mut String) {
     let below = if branch.children.is_empty() { "   " } else { "│  " };
     // Deep in a tree on a narrow terminal, overlong lines are more readable than lines of one word.
-    let room = look.width.saturating_sub(first.chars().count()).max(24);
-    for (index, line) in wrapped(&branch.head, room, room - below.chars().count()).iter().enumerate() {
+    let space = style.width.saturating_sub(first.chars().count()).max(24);
+    for (index, line) in wrapped(&branch.head, space, space - below.chars().count()).iter().enumerate() {
         let prefix = if index == 0 { first.to_string() } else { format!("{rest}{below}") };
-        out.push_str(&finished(&format!("{prefix}{line}"), look));
+        out.push_str(&finished(&format!("{prefix}{line}"), style));
         out.push('\n');
     }
     for (index, child) in branch.children.iter().enumerate() {
         let (joint, line) = if index + 1 == branch.children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-        draw(child, &format!("{rest}{joint}"), &format!("{rest}{line}"), look, out);
+        draw(child, &format!("{rest}{joint}"), &format!("{rest}{line}"), style, out);
     }
 }
 
 /// Nodes with their distances; nodes without CPUs are marked.
-fn memory(topology: &Topology, look: &TextStyle) -> Option<String> {
+fn memory(topology: &Topology, style: &TextStyle) -> Option<String> {
     let far: Vec<&MemoryNode> = topology.nodes.iter().filter(|node| node.cpus.is_empty()).collect();
     if topology.nodes.len() < 2 {
         return None;
     }
     if topology.nodes.len() > MATRIX_NODES_MAX {
         let apart: String = far.iter().map(|node| format!("node {}: {}\n", node.os, node_facts(node))).collect();
-        let without = if far.is_empty() { String::new() } else { section("Memory without CPUs", &apart, look) };
-        let distances = topology.node_distances().map(|matrix| paragraph(&spread(matrix), look)).unwrap_or_default();
+        let without = if far.is_empty() { String::new() } else { section("Memory without CPUs", &apart, style) };
+        let distances = topology.node_distances().map(|matrix| paragraph(&spread(matrix), style)).unwrap_or_default();
         let body = [distances, without].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n");
-        return (!body.is_empty()).then(|| section("Distances between memory nodes", &body, look));
+        return (!body.is_empty()).then(|| section("Distances between memory nodes", &body, style));
     }
-    Some(section("Memory", &node_table(topology).terminal(look), look))
+    Some(section("Memory", &node_table(topology).terminal(style), style))
 }
 
 fn node_table(topology: &Topology) -> Grid {
@@ -138,7 +138,7 @@ fn spread(matrix: &Distances) -> String {
     parts.join(", ")
 }
 
-fn attributes(topology: &Topology, look: &TextStyle) -> Option<String> {
+fn attributes(topology: &Topology, style: &TextStyle) -> Option<String> {
     let values = &topology.memory_attributes;
     let groups = values.chunk_by(|a, b| a.attr == b.attr).flat_map(|same| {
         let mut initiators: Vec<_> = Vec::new();
@@ -163,11 +163,11 @@ fn attributes(topology: &Topology, look: &TextStyle) -> Option<String> {
     for row in rows.iter().take(ATTRIBUTES_MAX) {
         grid.rows.push(row.iter().map(|text| GridCell::plain(text)).collect());
     }
-    let mut body = grid.without_repeats(2).terminal(look);
+    let mut body = grid.without_repeats(2).terminal(style);
     if rows.len() > ATTRIBUTES_MAX {
-        body += &paragraph(&format!("{} more lines are in the JSON", rows.len() - ATTRIBUTES_MAX), look);
+        body += &paragraph(&format!("{} more lines are in the JSON", rows.len() - ATTRIBUTES_MAX), style);
     }
-    (!rows.is_empty()).then(|| section("Memory attributes", &body, look))
+    (!rows.is_empty()).then(|| section("Memory attributes", &body, style))
 }
 
 /// Units as in hwloc.
@@ -179,7 +179,7 @@ fn unit(attribute: &str) -> &'static str {
     }
 }
 
-fn kinds(topology: &Topology, look: &TextStyle) -> Option<String> {
+fn kinds(topology: &Topology, style: &TextStyle) -> Option<String> {
     if topology.cpu_kinds.len() < 2 {
         return None;
     }
@@ -191,10 +191,10 @@ fn kinds(topology: &Topology, look: &TextStyle) -> Option<String> {
         let cells = [index.to_string(), kind.cpus.to_string(), rank, capacity, info.join(", ")];
         grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
     }
-    Some(section("Kinds of cores, least power-hungry first", &grid.terminal(look), look))
+    Some(section("Kinds of cores, least power-hungry first", &grid.terminal(style), style))
 }
 
-fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
+fn devices(devices: &[Device], style: &TextStyle) -> Option<String> {
     let mut grid = Grid::new(&["device", "kind", "bus", "node", "interrupts", "handled by CPUs"]);
     for device in devices {
         let kind = match device.kind {
@@ -212,7 +212,7 @@ fn devices(devices: &[Device], look: &TextStyle) -> Option<String> {
         ];
         grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
     }
-    (!devices.is_empty()).then(|| section("Devices", &grid.terminal(look), look))
+    (!devices.is_empty()).then(|| section("Devices", &grid.terminal(style), style))
 }
 
 /// `3: 24-26`.
@@ -224,13 +224,13 @@ fn interrupt_numbers(device: &Device) -> String {
     }
 }
 
-fn facts(settings: &Settings, look: &TextStyle) -> Option<String> {
+fn facts(settings: &Settings, style: &TextStyle) -> Option<String> {
     let mut grid = Grid::new(&["setting", "value"]);
     for fact in &settings.facts {
         let tone = if matches!(fact.value, FactValue::Unavailable(_)) { Tone::Quiet } else { Tone::Plain };
         grid.rows.push(vec![GridCell::plain(&fact.key), GridCell::new(&fact_text(fact), tone)]);
     }
-    (!settings.facts.is_empty()).then(|| section("Settings", &grid.terminal(look), look))
+    (!settings.facts.is_empty()).then(|| section("Settings", &grid.terminal(style), style))
 }
 
 /// A fact's value; sizes also with a binary unit.
@@ -245,7 +245,7 @@ pub(crate) fn fact_text(fact: &Fact) -> String {
     }
 }
 
-fn notes(topology: &Topology, look: &TextStyle) -> Option<String> {
-    let body: String = topology.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
-    (!body.is_empty()).then(|| section("Conflicting sources", &body, look))
+fn notes(topology: &Topology, style: &TextStyle) -> Option<String> {
+    let body: String = topology.notes.iter().map(|note| paragraph(&clean(note), style)).collect();
+    (!body.is_empty()).then(|| section("Conflicting sources", &body, style))
 }

@@ -6,26 +6,26 @@ mod text;
 use model::analysis::survey::{MachineClass, Survey};
 
 pub(crate) use grids::{facts_grid, machines_grid, points_grid, tests_grid};
-pub(crate) use text::{changes, promise, standings};
+pub(crate) use text::{changes, false_alarm_note, standings};
 
 use crate::claim_text::ClaimText;
 use crate::grid::{Grid, markdown_text};
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-pub fn text(survey: &Survey, look: &TextStyle) -> String {
+pub fn text(survey: &Survey, style: &TextStyle) -> String {
     let mut parts: Vec<String> = Vec::new();
     for class in &survey.classes {
         let sentences = sentences(class);
-        let sentences: String = sentences.iter().map(|sentence| paragraph(&toned(sentence), look)).collect();
+        let sentences: String = sentences.iter().map(|sentence| paragraph(&toned(sentence), style)).collect();
         let tables: String = tables(class)
             .iter()
             .map(|(title, grid)| {
-                format!("\n{}{}", paragraph(&with_symbol(title, Tone::Strong), look), grid.terminal(look))
+                format!("\n{}{}", paragraph(&with_symbol(title, Tone::Strong), style), grid.terminal(style))
             })
             .collect();
-        parts.push(paragraph(&with_symbol(&heading(class), Tone::Strong), look) + &sentences + &tables);
+        parts.push(paragraph(&with_symbol(&heading(class), Tone::Strong), style) + &sentences + &tables);
     }
-    parts.push(paragraph(&promise(survey), look));
+    parts.push(paragraph(&false_alarm_note(survey), style));
     parts.join("\n")
 }
 
@@ -36,7 +36,7 @@ pub fn markdown(survey: &Survey) -> String {
         parts.push(sentences(class).iter().map(|sentence| format!("- {}\n", markdown_text(&sentence.text))).collect());
         parts.extend(tables(class).iter().map(|(title, grid)| format!("### {title}\n\n{}", grid.markdown())));
     }
-    parts.push(format!("{}\n", markdown_text(&promise(survey))));
+    parts.push(format!("{}\n", markdown_text(&false_alarm_note(survey))));
     parts.join("\n")
 }
 
@@ -72,6 +72,6 @@ fn toned(sentence: &ClaimText) -> String {
     with_symbol(&sentence.text, tone)
 }
 
-fn paragraph(text: &str, look: &TextStyle) -> String {
-    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+fn paragraph(text: &str, style: &TextStyle) -> String {
+    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }

@@ -12,10 +12,10 @@ use crate::style::clean;
 const FACTS_MAX: usize = 3;
 
 /// The rate of false alarms.
-pub(crate) fn promise(survey: &Survey) -> String {
+pub(crate) fn false_alarm_note(survey: &Survey) -> String {
     format!(
-        "At most {} of a hundred surveys of machines that do not differ and were measured more than once report an outlier or a \
-         change; machines of a class have the same {}; an association need not be a cause",
+        "At most {} of a hundred surveys of equal machines, each measured more than once, report an outlier or a \
+         change; machines of a class have the same {}; an association is not necessarily a cause",
         survey.false_alarms_percent,
         class_by(survey)
     )
@@ -34,18 +34,18 @@ pub(crate) fn standings(class: &MachineClass) -> Vec<ClaimText> {
     if let Some(reason) = &class.not_judged {
         return vec![ClaimText { text: format!("outliers cannot be determined: {}", clean(reason)), better: None }];
     }
-    let mut said = Vec::new();
+    let mut claims = Vec::new();
     for machine in &class.machines {
         for test in &class.tests {
             let own = test.values.iter().find(|value| value.machine == machine.name);
-            said.extend(own.and_then(|value| standing(test, value, machine.runs)));
+            claims.extend(own.and_then(|value| standing(test, value, machine.runs)));
         }
     }
-    if said.is_empty() {
+    if claims.is_empty() {
         let text = format!("no outliers among these {} machines", class.machines.len());
-        said.push(ClaimText { text, better: None });
+        claims.push(ClaimText { text, better: None });
     }
-    said
+    claims
 }
 
 fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText> {

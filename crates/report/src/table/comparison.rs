@@ -21,21 +21,21 @@ const NONE_SEEN: &str = "no difference seen";
 /// Replaces the interval, which requires two tests.
 const ONE_TEST: &str = "one test only";
 
-pub fn comparison(comparison: &Comparison, look: &TextStyle) -> String {
+pub fn comparison(comparison: &Comparison, style: &TextStyle) -> String {
     let others = comparison.columns.len().saturating_sub(1);
-    let grid = if FIXED_WIDTH + others * CHANGE_WIDTH_MIN > look.width {
+    let grid = if FIXED_WIDTH + others * CHANGE_WIDTH_MIN > style.width {
         long_grid(comparison)
     } else {
         comparison_grid(comparison).without_repeats(1)
     };
     let title = clean(&format!("Against {}, by {}", comparison.baseline, comparison.by));
-    let above: String = headnotes(comparison).iter().map(|note| paragraph(note, look)).collect();
-    let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, look))).collect();
-    paragraph(&with_symbol(&title, Tone::Strong), look) + &above + &grid.terminal(look) + &below
+    let above: String = headnotes(comparison).iter().map(|note| paragraph(note, style)).collect();
+    let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, style))).collect();
+    paragraph(&with_symbol(&title, Tone::Strong), style) + &above + &grid.terminal(style) + &below
 }
 
-fn paragraph(text: &str, look: &TextStyle) -> String {
-    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+fn paragraph(text: &str, style: &TextStyle) -> String {
+    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 pub fn comparison_markdown(comparison: &Comparison) -> String {

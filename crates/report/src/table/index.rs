@@ -8,18 +8,18 @@ use crate::grid::{Grid, GridCell, markdown_text};
 use crate::number::{signed_percent, significant};
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
-pub fn index(table: &IndexTable, look: &TextStyle) -> String {
-    let mut out: String = table.notes.iter().map(|note| paragraph(&clean(note), look)).collect();
+pub fn index(table: &IndexTable, style: &TextStyle) -> String {
+    let mut out: String = table.notes.iter().map(|note| paragraph(&clean(note), style)).collect();
     for group in &table.groups {
-        out += &paragraph(&with_symbol(&caption(table, group), Tone::Strong), look);
-        out += &index_grid(table, group).terminal(look);
+        out += &paragraph(&with_symbol(&caption(table, group), Tone::Strong), style);
+        out += &index_grid(table, group).terminal(style);
         out += "\n";
     }
     out
 }
 
-fn paragraph(text: &str, look: &TextStyle) -> String {
-    wrapped(text, look.width, look.width).iter().map(|line| format!("{}\n", finished(line, look))).collect()
+fn paragraph(text: &str, style: &TextStyle) -> String {
+    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 pub fn index_markdown(table: &IndexTable) -> String {

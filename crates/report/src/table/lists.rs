@@ -36,15 +36,15 @@ pub fn restored(restored: &[Restored]) -> String {
 }
 
 /// Every trial of a run in the order of the run, with its verdict.
-pub fn trials(record: &RunRecord, trials: &[TrialRecord], look: &TextStyle) -> String {
+pub fn trials(record: &RunRecord, trials: &[TrialRecord], style: &TextStyle) -> String {
     let titles = ["trial", "id", "test", "placement", "repetition", "result", "took", "verdict", "reasons"];
     let mut grid = Grid::new(&titles).numbers(&["trial", "result", "took"]).holding(CellKind::Word, &["id"]);
     for trial in trials {
         grid.rows.push(trial_row(record, trial));
     }
     // On narrow lines the reasons get the space: the position identifies a trial too, and the JSON has all columns.
-    let grid = if look.width < ALL_WIDTH_MIN { grid.without("id").without("took") } else { grid };
-    grid.terminal(look)
+    let grid = if style.width < ALL_WIDTH_MIN { grid.without("id").without("took") } else { grid };
+    grid.terminal(style)
 }
 
 fn trial_row(record: &RunRecord, trial: &TrialRecord) -> Vec<GridCell> {
@@ -82,7 +82,7 @@ fn repetition(trial: &TrialRecord) -> String {
 }
 
 /// The runs of a results file.
-pub fn runs(runs: &[RunSummary], look: &TextStyle) -> String {
+pub fn runs(runs: &[RunSummary], style: &TextStyle) -> String {
     let titles = ["run", "experiment", "machine", "begun", "cells", "trials", "ended"];
     let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(CellKind::Word, &["run"]);
     for run in runs {
@@ -100,11 +100,11 @@ pub fn runs(runs: &[RunSummary], look: &TextStyle) -> String {
             GridCell::new(ended, unfinished),
         ]);
     }
-    grid.terminal(look)
+    grid.terminal(style)
 }
 
 /// The plan of a run: its cells, number of trials and duration.
-pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String {
+pub fn plan(plan: &Plan, trials: usize, time: Nanos, style: &TextStyle) -> String {
     let titles = ["placement", "threads", "cpus", "memory", "why"];
     let mut grid = Grid::new(&titles).numbers(&["threads"]);
     for cell in &plan.cells {
@@ -119,21 +119,22 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos, look: &TextStyle) -> String
         grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
     let head = format!("{}: {} cells, about {trials} trials in {time}", clean(&plan.experiment), plan.cells.len());
-    let mut out = format!("{}\n\n{}", finished(&with_symbol(&head, Tone::Strong), look), grid.terminal(look));
+    let mut out = format!("{}\n\n{}", finished(&with_symbol(&head, Tone::Strong), style), grid.terminal(style));
     if !plan.skipped.is_empty() {
-        out += &format!("\n{}\n", finished(&with_symbol("Skipped: not available on this machine", Tone::Strong), look));
-        out += &skipped_grid(&plan.skipped).without_repeats(1).terminal(look);
+        out +=
+            &format!("\n{}\n", finished(&with_symbol("Skipped: not available on this machine", Tone::Strong), style));
+        out += &skipped_grid(&plan.skipped).without_repeats(1).terminal(style);
     }
     out
 }
 
 /// Experiments by name and question.
-pub fn experiments(experiments: &[(String, String)], look: &TextStyle) -> String {
+pub fn experiments(experiments: &[(String, String)], style: &TextStyle) -> String {
     let mut grid = Grid::new(&["experiment", "question"]);
     for (name, question) in experiments {
         grid.rows.push(vec![GridCell::plain(name), GridCell::plain(question)]);
     }
-    grid.terminal(look)
+    grid.terminal(style)
 }
 
 pub(crate) fn ending(ended: Option<EndReason>) -> (&'static str, Tone) {
@@ -148,28 +149,28 @@ pub(crate) fn ending(ended: Option<EndReason>) -> (&'static str, Tone) {
 }
 
 /// Every workload with its parameters and metrics.
-pub fn workloads(specs: &[WorkloadSpec], look: &TextStyle) -> String {
-    specs.iter().map(|spec| workload(spec, look)).collect::<Vec<_>>().join("\n")
+pub fn workloads(specs: &[WorkloadSpec], style: &TextStyle) -> String {
+    specs.iter().map(|spec| workload(spec, style)).collect::<Vec<_>>().join("\n")
 }
 
-fn workload(spec: &WorkloadSpec, look: &TextStyle) -> String {
-    let mut out = format!("{}\n", finished(&with_symbol(&clean(&spec.name), Tone::Strong), look));
+fn workload(spec: &WorkloadSpec, style: &TextStyle) -> String {
+    let mut out = format!("{}\n", finished(&with_symbol(&clean(&spec.name), Tone::Strong), style));
     let threads = spec.threads_exactly.map(|threads| format!("It runs exactly {threads} threads."));
     for text in [&spec.summary, &spec.about].into_iter().chain(&threads).filter(|text| !text.is_empty()) {
-        let lines = wrapped(&clean(text), look.width, look.width);
-        out += &lines.iter().map(|line| format!("{}\n", finished(line, look))).collect::<String>();
+        let lines = wrapped(&clean(text), style.width, style.width);
+        out += &lines.iter().map(|line| format!("{}\n", finished(line, style))).collect::<String>();
     }
     if !spec.parameters.is_empty() {
         let mut grid = Grid::new(&["parameter", "default", "range", "meaning"]);
         grid.rows = spec.parameters.iter().map(parameter_row).collect();
-        out += &format!("\n{}\n", grid.terminal(look));
+        out += &format!("\n{}\n", grid.terminal(style));
     }
     let mut grid = Grid::new(&["metric", "unit", "better"]);
     for metric in &spec.metrics {
         let texts = [metric.name.as_str(), metric.unit.as_str(), better_word(metric.better)];
         grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
-    out + &grid.terminal(look)
+    out + &grid.terminal(style)
 }
 
 fn parameter_row(parameter: &ParameterSpec) -> Vec<GridCell> {
@@ -195,51 +196,51 @@ fn range(kind: &ParameterKind) -> String {
 }
 
 /// The names of policies with their meanings.
-pub fn policies(policies: &[PolicyInfo], look: &TextStyle) -> String {
+pub fn policies(policies: &[PolicyInfo], style: &TextStyle) -> String {
     let mut grid = Grid::new(&["policy", "placements"]);
     for policy in policies {
         grid.rows.push(vec![GridCell::plain(policy.name), GridCell::plain(policy.about)]);
     }
-    grid.terminal(look)
+    grid.terminal(style)
 }
 
 /// The placements of a machine with reasons and command lines, then those that are not available.
-pub fn placements(offers: &[PolicyLines], look: &TextStyle) -> String {
+pub fn placements(offers: &[PolicyLines], style: &TextStyle) -> String {
     let mut out = String::new();
-    let mut lacking = Grid::new(&["not available", "reason"]);
+    let mut unavailable = Grid::new(&["not available", "reason"]);
     for PolicyLines { offer, lines } in offers {
         match &offer.placement {
-            Err(why) => lacking.rows.push(vec![GridCell::plain(&offer.policy), GridCell::muted(why)]),
-            Ok(placement) => out += &offered(placement, offer.same_as.as_deref(), lines.as_ref(), look),
+            Err(why) => unavailable.rows.push(vec![GridCell::plain(&offer.policy), GridCell::muted(why)]),
+            Ok(placement) => out += &offered(placement, offer.same_as.as_deref(), lines.as_ref(), style),
         }
     }
-    if !lacking.rows.is_empty() {
-        out += &lacking.terminal(look);
+    if !unavailable.rows.is_empty() {
+        out += &unavailable.terminal(style);
     }
     out
 }
 
-fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandLines>, look: &TextStyle) -> String {
+fn offered(placement: &Placement, same_as: Option<&str>, lines: Option<&CommandLines>, style: &TextStyle) -> String {
     let seats = if placement.is_pinned() { placement.cpus().to_string() } else { "not bound".into() };
     let threads = thread_count(placement.threads);
     let facts = format!("{threads}, cpus {seats}, memory {}", placement.memory);
     let same = same_as.map(|other| format!("same as {} on this machine", clean(other)));
-    let mut out = finished(&with_symbol(&clean(&placement.name), Tone::Strong), look);
-    let room = look.width.saturating_sub(2);
+    let mut out = finished(&with_symbol(&clean(&placement.name), Tone::Strong), style);
+    let limit = style.width.saturating_sub(2);
     for text in [facts, clean(&placement.reason)].into_iter().chain(same) {
-        for line in wrapped(&text, room, room) {
-            out += &format!("\n  {}", finished(&line, look));
+        for line in wrapped(&text, limit, limit) {
+            out += &format!("\n  {}", finished(&line, style));
         }
     }
-    format!("{out}\n{}\n", lines.map_or(String::new(), |lines| pasted(lines, look)))
+    format!("{out}\n{}\n", lines.map_or(String::new(), |lines| pasted(lines, style)))
 }
 
 /// The command line of each tool below its name; never wrapped, so that it can be copied.
-pub(super) fn pasted(lines: &CommandLines, look: &TextStyle) -> String {
+pub(super) fn pasted(lines: &CommandLines, style: &TextStyle) -> String {
     let lines = value(lines);
     let fields = lines.as_object().into_iter().flatten().filter_map(|(tool, line)| Some((tool, line.as_str()?)));
     let written = fields.map(|(tool, line)| {
-        let name = finished(&with_symbol(&tool.replace('_', " "), Tone::Quiet), look);
+        let name = finished(&with_symbol(&tool.replace('_', " "), Tone::Quiet), style);
         let body: String = line.lines().map(|line| format!("      {}\n", clean(line))).collect();
         format!("    {name}:\n{body}")
     });

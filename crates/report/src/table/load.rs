@@ -8,15 +8,15 @@ use crate::grid::{Grid, GridCell};
 use crate::style::{TextStyle, Tone, finished, with_symbol};
 
 /// For the terminal; states if no load was observed.
-pub fn cpu_load(record: &RunRecord, finding: &RunFinding, look: &TextStyle) -> String {
-    let mut out = section("Load of each CPU, percent of its time, mean of the trials", look);
+pub fn cpu_load(record: &RunRecord, finding: &RunFinding, style: &TextStyle) -> String {
+    let mut out = section("Load of each CPU, percent of its time, mean of the trials", style);
     let cells: Vec<&CellFinding> = finding.cells.iter().collect();
     let grid = load_grid(&cells);
     if grid.rows.is_empty() {
         let place = if record.simulated.is_some() { "on a simulated machine" } else { "in this run" };
-        return out + &finished(&with_symbol(&format!("No CPU load was observed {place}."), Tone::Quiet), look) + "\n";
+        return out + &finished(&with_symbol(&format!("No CPU load was observed {place}."), Tone::Quiet), style) + "\n";
     }
-    out += &grid.without_repeats(3).terminal(look);
+    out += &grid.without_repeats(3).terminal(style);
     out
 }
 

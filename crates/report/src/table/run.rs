@@ -19,22 +19,22 @@ pub enum Metrics {
 }
 
 /// For the terminal: the question, the cells, and the skipped cells with reasons.
-pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, look: &TextStyle) -> String {
-    let mut out = heading(record, look);
-    out += &headed_grid(finding, metrics).terminal(look);
-    let troubled = invalid_trials_grid(finding);
-    if !troubled.rows.is_empty() {
-        out += &section("Trials that were disturbed or not verified", look);
-        out += &troubled.without_repeats(2).terminal(look);
+pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &TextStyle) -> String {
+    let mut out = heading(record, style);
+    out += &headed_grid(finding, metrics).terminal(style);
+    let invalid_trials = invalid_trials_grid(finding);
+    if !invalid_trials.rows.is_empty() {
+        out += &section("Trials that were disturbed or not verified", style);
+        out += &invalid_trials.without_repeats(2).terminal(style);
     }
     let caveats = caveats_grid(finding);
     if !caveats.rows.is_empty() {
-        out += &section("Limitations of these results", look);
-        out += &caveats.terminal(look);
+        out += &section("Limitations of these results", style);
+        out += &caveats.terminal(style);
     }
     if !finding.skipped.is_empty() {
-        out += &section("Skipped: not available on this machine", look);
-        out += &skipped_grid(&finding.skipped).without_repeats(1).terminal(look);
+        out += &section("Skipped: not available on this machine", style);
+        out += &skipped_grid(&finding.skipped).without_repeats(1).terminal(style);
     }
     out
 }
@@ -92,18 +92,18 @@ pub(crate) fn better_word(better: Better) -> &'static str {
     }
 }
 
-pub(crate) fn section(title: &str, look: &TextStyle) -> String {
-    format!("\n{}\n", finished(&with_symbol(title, Tone::Strong), look))
+pub(crate) fn section(title: &str, style: &TextStyle) -> String {
+    format!("\n{}\n", finished(&with_symbol(title, Tone::Strong), style))
 }
 
-pub(crate) fn heading(record: &RunRecord, look: &TextStyle) -> String {
+pub(crate) fn heading(record: &RunRecord, style: &TextStyle) -> String {
     let plan = &record.plan;
     let mut lines = vec![with_symbol(&clean(&plan.experiment), Tone::Strong)];
     lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));
     lines.push(with_symbol(&machine(record), Tone::Quiet));
     lines.extend(simulated(record).map(|stamp| with_symbol(&stamp, Tone::Warning)));
-    let wrapped = lines.iter().flat_map(|line| wrapped(line, look.width, look.width));
-    let text: Vec<String> = wrapped.map(|line| finished(&line, look)).collect();
+    let wrapped = lines.iter().flat_map(|line| wrapped(line, style.width, style.width));
+    let text: Vec<String> = wrapped.map(|line| finished(&line, style)).collect();
     format!("{}\n\n", text.join("\n"))
 }
 

@@ -10,12 +10,13 @@ use crate::style::{TextStyle, Tone, finished, with_symbol, wrapped};
 const BAR: usize = 24;
 
 /// The result, then the table.
-pub fn size(answer: &SizeAnswer, look: &TextStyle) -> String {
-    let said = [(Some(answer.sentence()), Tone::Strong), (answer.plain_sentence(), Tone::Plain)];
-    let lines =
-        said.into_iter().filter_map(|(text, tone)| Some(wrapped(&with_symbol(&text?, tone), look.width, look.width)));
-    let said: String = lines.flatten().map(|line| format!("{}\n", finished(&line, look))).collect();
-    format!("{said}\n{}", size_grid(answer).terminal(look))
+pub fn size(answer: &SizeAnswer, style: &TextStyle) -> String {
+    let sentences = [(Some(answer.sentence()), Tone::Strong), (answer.plain_sentence(), Tone::Plain)];
+    let lines = sentences
+        .into_iter()
+        .filter_map(|(text, tone)| Some(wrapped(&with_symbol(&text?, tone), style.width, style.width)));
+    let sentences: String = lines.flatten().map(|line| format!("{}\n", finished(&line, style))).collect();
+    format!("{sentences}\n{}", size_grid(answer).terminal(style))
 }
 
 /// The budgets, each with a bar.
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_and_its_curve() {
+    fn budgets_are_listed_with_bars() {
         let point = |gib: u64, steered, slower: f64| SizePoint {
             dram: Bytes(gib << 30),
             steered,

@@ -277,29 +277,29 @@ fn fate(position: u32, with_failures: bool) -> (TrialStatus, Verdict) {
 /// A run in which every name contains markup or control characters.
 pub fn hostile() -> Run {
     let mut run = run_of(&Shape { name: "ccx", placements: 2, blocks: 6, with_failures: true, compared: true });
-    let nasty = "<script>alert('x')</script> | \"quoted\" & \u{1b}[31m";
+    let markup = "<script>alert('x')</script> | \"quoted\" & \u{1b}[31m";
     let record = &mut run.record;
-    record.plan.experiment = nasty.into();
-    record.plan.question = nasty.into();
-    record.host = Some(nasty.into());
-    record.program = nasty.into();
+    record.plan.experiment = markup.into();
+    record.plan.question = markup.into();
+    record.host = Some(markup.into());
+    record.program = markup.into();
     for skipped in &mut record.plan.skipped {
-        (skipped.test, skipped.placement, skipped.why) = (nasty.into(), nasty.into(), nasty.into());
+        (skipped.test, skipped.placement, skipped.why) = (markup.into(), markup.into(), markup.into());
     }
-    record.plan.workloads[0].metrics[0].unit = nasty.into();
-    record.plan.workloads[0].metrics[0].name = nasty.into();
+    record.plan.workloads[0].metrics[0].unit = markup.into();
+    record.plan.workloads[0].metrics[0].name = markup.into();
     for cell in &mut record.plan.cells {
-        cell.test = format!("{} {nasty}", cell.test);
-        cell.placement.name = format!("{} {nasty}", cell.placement.name);
-        cell.placement.reason = nasty.into();
+        cell.test = format!("{} {markup}", cell.test);
+        cell.placement.name = format!("{} {markup}", cell.placement.name);
+        cell.placement.reason = markup.into();
     }
     for trial in &mut run.trials {
-        trial.trial.placement.name.push_str(nasty);
-        trial.verdict.reasons.iter_mut().for_each(|reason| *reason = nasty.into());
+        trial.trial.placement.name.push_str(markup);
+        trial.verdict.reasons.iter_mut().for_each(|reason| *reason = markup.into());
     }
-    record.machine.settings.record(nasty, model::values::settings::FactValue::Known(nasty.into()));
-    record.machine.topology.nodes[0].subtype = Some(nasty.into());
-    record.machine.topology.notes = vec![nasty.into()];
-    record.simulated = Some(nasty.into());
+    record.machine.settings.record(markup, model::values::settings::FactValue::Known(markup.into()));
+    record.machine.topology.nodes[0].subtype = Some(markup.into());
+    record.machine.topology.notes = vec![markup.into()];
+    record.simulated = Some(markup.into());
     finished(run.record, run.trials, true)
 }

@@ -87,7 +87,7 @@ fn words(run: &Run, answer: &PlaceResult) -> String {
 }
 
 #[test]
-fn a_race_that_found_something() {
+fn race_with_a_winner_is_rendered() {
     let (run, answer) = (run(), answer());
     assert_snapshot!("race_text", table::answer(&run.record, &answer, &LOOK));
     assert_json_snapshot!("race_json", json::answer(&run.record, &answer));
@@ -96,7 +96,7 @@ fn a_race_that_found_something() {
 }
 
 #[test]
-fn every_claim_has_its_words() {
+fn every_claim_has_a_sentence() {
     let run = run();
     let with = |change: &dyn Fn(&mut PlaceResult)| {
         let mut changed = answer();
@@ -148,7 +148,7 @@ fn pair_of_commands_has_lines_for_both() {
 }
 
 #[test]
-fn a_race_on_a_page() {
+fn race_is_rendered_as_html() {
     let (run, answer) = (run(), answer());
     let section = RunSection {
         record: &run.record,

@@ -62,9 +62,9 @@ fn colours_only_repeat_the_text() {
     let run = run();
     let plain =
         table::run(&run.record, &run.finding, Metrics::Main, &LOOK) + &table::comparison(comparison(&run), &LOOK);
-    let look = TextStyle { colour: true, ..LOOK };
+    let style = TextStyle { colour: true, ..LOOK };
     let coloured =
-        table::run(&run.record, &run.finding, Metrics::Main, &look) + &table::comparison(comparison(&run), &look);
+        table::run(&run.record, &run.finding, Metrics::Main, &style) + &table::comparison(comparison(&run), &style);
     assert!(!plain.contains('\u{1b}') && coloured.contains("\u{1b}[32m"));
     let mut bare = String::new();
     let mut rest = coloured.as_str();
@@ -239,13 +239,13 @@ fn the_json_of_a_comparison_keeps_its_contract() {
 fn lines_of_tables_fit_the_terminal() {
     let run = run_of(&Shape { name: "many", placements: 9, blocks: 3, with_failures: true, compared: true });
     for width in [80, 100, 120, 160] {
-        let look = TextStyle { width, ..LOOK };
+        let style = TextStyle { width, ..LOOK };
         let texts = [
-            table::run(&run.record, &run.finding, Metrics::All, &look),
-            table::comparison(comparison(&run), &look),
-            table::trials(&run.record, &run.trials, &look),
-            table::workloads(&fixture::specs(), &look),
-            table::plan(&run.record.plan, 1, Nanos(1), &look),
+            table::run(&run.record, &run.finding, Metrics::All, &style),
+            table::comparison(comparison(&run), &style),
+            table::trials(&run.record, &run.trials, &style),
+            table::workloads(&fixture::specs(), &style),
+            table::plan(&run.record.plan, 1, Nanos(1), &style),
         ];
         for text in texts {
             let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();

@@ -101,15 +101,15 @@ fn overwritten_page_is_detected_when_it_is_read() {
         broken[page * 4096..][..4096].iter_mut().enumerate().for_each(|(index, byte)| *byte = (index * 7 + 0xa5) as u8);
         fs::write(&path, &broken).unwrap();
         match load(&path) {
-            Ok(trials) => assert!(trials == expected, "page {page}: other results without a word"),
+            Ok(trials) => assert!(trials == expected, "page {page}: different results without an error"),
             Err(StoreError::Damaged { .. } | StoreError::NotADatabase { .. }) => found += 1,
             Err(error) => panic!("page {page}: {error:?}"),
         }
         // The whole file is checked only on request.
-        let noticed = Store::open(&path).and_then(|store| store.check());
-        assert!(noticed.is_err(), "page {page}: nothing noticed");
+        let checked = Store::open(&path).and_then(|store| store.check());
+        assert!(checked.is_err(), "page {page}: the check reported no error");
     }
-    assert!(found * 2 > whole.len() / 4096, "only {found} of {} pages were missed", whole.len() / 4096);
+    assert!(found * 2 > whole.len() / 4096, "only {found} of {} pages were found damaged", whole.len() / 4096);
 }
 
 #[test]

@@ -11,16 +11,16 @@ use crate::fixtures;
 
 struct Two {
     _directory: TempDir,
-    here: Store,
-    there: Store,
+    local: Store,
+    remote: Store,
     path: PathBuf,
 }
 
 fn two() -> Two {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("there.db");
-    let here = Store::open(&directory.path().join("here.db")).unwrap();
-    Two { here, there: Store::open(&path).unwrap(), path, _directory: directory }
+    let local = Store::open(&directory.path().join("here.db")).unwrap();
+    Two { local, remote: Store::open(&path).unwrap(), path, _directory: directory }
 }
 
 fn fill(store: &mut Store, run: &RunRecord, positions: impl Iterator<Item = u32>) {
@@ -37,15 +37,15 @@ fn table(figure: f64) -> ImportedTable {
 
 #[test]
 fn merge_adds_missing_trials_once() {
-    let Two { mut here, mut there, path, _directory } = two();
-    let [only_here, both, only_there] = ["aa", "bb", "cc"].map(|id| fixtures::run(id, 1));
-    fill(&mut here, &only_here, 0..10);
-    fill(&mut here, &both, 0..10);
-    fill(&mut there, &both, 0..25);
-    fill(&mut there, &only_there, 0..7);
-    there.end_run(&both.id, EndReason::Precise).unwrap();
-    there.add_table(&table(0.1 + 0.2)).unwrap();
-    let report = here.merge(&path).unwrap();
+    let Two { mut local, mut remote, path, _directory } = two();
+    let [only_local, both, only_remote] = ["aa", "bb", "cc"].map(|id| fixtures::run(id, 1));
+    fill(&mut local, &only_local, 0..10);
+    fill(&mut local, &both, 0..10);
+    fill(&mut remote, &both, 0..25);
+    fill(&mut remote, &only_remote, 0..7);
+    remote.end_run(&both.id, EndReason::Precise).unwrap();
+    remote.add_table(&table(0.1 + 0.2)).unwrap();
+    let report = local.merge(&path).unwrap();
     let expected = MergeReport {
         runs_added: 1,
         runs_present: 1,
@@ -56,43 +56,43 @@ fn merge_adds_missing_trials_once() {
         conflicts: Vec::new(),
     };
     assert_eq!(report, expected);
-    assert_eq!(report.to_string(), "added 1 runs, 22 trials, 1 tables; already there: 1 runs, 10 trials, 0 tables");
-    for run in [&both, &only_there] {
-        assert_eq!(here.run(&run.id.0).unwrap(), there.run(&run.id.0).unwrap());
-        assert_eq!(here.trials(&run.id).unwrap(), there.trials(&run.id).unwrap());
+    assert_eq!(report.to_string(), "added 1 runs, 22 trials, 1 tables; already present: 1 runs, 10 trials, 0 tables");
+    for run in [&both, &only_remote] {
+        assert_eq!(local.run(&run.id.0).unwrap(), remote.run(&run.id.0).unwrap());
+        assert_eq!(local.trials(&run.id).unwrap(), remote.trials(&run.id).unwrap());
     }
-    assert_eq!(here.trials(&only_here.id).unwrap().len(), 10);
-    assert_eq!(here.table("board").unwrap(), table(0.1 + 0.2));
+    assert_eq!(local.trials(&only_local.id).unwrap().len(), 10);
+    assert_eq!(local.table("board").unwrap(), table(0.1 + 0.2));
 
-    let again = here.merge(&path).unwrap();
+    let again = local.merge(&path).unwrap();
     assert_eq!((again.runs_added, again.trials_added, again.tables_added), (0, 0, 0));
     assert_eq!((again.runs_present, again.trials_present, again.tables_present), (2, 32, 1));
-    let itself = here.path().to_path_buf();
-    assert_eq!(here.merge(&itself).unwrap().runs_present, 3);
+    let itself = local.path().to_path_buf();
+    assert_eq!(local.merge(&itself).unwrap().runs_present, 3);
 }
 
 #[test]
 fn merge_skips_contradicting_runs() {
-    let Two { mut here, mut there, path, _directory } = two();
+    let Two { mut local, mut remote, path, _directory } = two();
     let run = fixtures::run("aa", 1);
     let other_seed = fixtures::run("bb", 2);
     let shuffled = fixtures::run("cc", 1);
-    fill(&mut here, &run, 0..3);
-    fill(&mut there, &run, 0..2);
+    fill(&mut local, &run, 0..3);
+    fill(&mut remote, &run, 0..2);
     let mut differs = fixtures::trial(&run, 2, 5);
     differs.outcome.samples[0].value += 1.0;
-    there.add_trial(&run.id, &differs).unwrap();
-    fill(&mut here, &fixtures::run("bb", 1), 0..3);
-    fill(&mut there, &other_seed, 0..3);
-    fill(&mut here, &shuffled, 0..2);
-    there.begin_run(&shuffled).unwrap();
+    remote.add_trial(&run.id, &differs).unwrap();
+    fill(&mut local, &fixtures::run("bb", 1), 0..3);
+    fill(&mut remote, &other_seed, 0..3);
+    fill(&mut local, &shuffled, 0..2);
+    remote.begin_run(&shuffled).unwrap();
     let mut moved = fixtures::trial(&shuffled, 5, 5);
     moved.position = 1;
-    there.add_trial(&shuffled.id, &moved).unwrap();
-    here.add_table(&table(1.0)).unwrap();
-    there.add_table(&table(2.0)).unwrap();
-    let before: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
-    let report = here.merge(&path).unwrap();
+    remote.add_trial(&shuffled.id, &moved).unwrap();
+    local.add_table(&table(1.0)).unwrap();
+    remote.add_table(&table(2.0)).unwrap();
+    let before: Vec<_> = [&run, &shuffled].map(|run| local.trials(&run.id).unwrap()).into();
+    let report = local.merge(&path).unwrap();
     let expected = [
         "run aa: the run was resumed in both files, and the same trials have different results",
         "run bb: the stored run has another plan, machine or seed",
@@ -101,37 +101,37 @@ fn merge_skips_contradicting_runs() {
     ];
     assert_eq!(report.conflicts, expected);
     assert_eq!((report.runs_added, report.runs_present, report.trials_added), (0, 0, 0));
-    let after: Vec<_> = [&run, &shuffled].map(|run| here.trials(&run.id).unwrap()).into();
+    let after: Vec<_> = [&run, &shuffled].map(|run| local.trials(&run.id).unwrap()).into();
     assert_eq!(before, after);
-    assert_eq!(here.table("board").unwrap(), table(1.0));
+    assert_eq!(local.table("board").unwrap(), table(1.0));
     assert!(report.to_string().contains("\nskipped: run aa: the run was resumed"));
 }
 
 #[test]
 fn failed_merge_adds_nothing() {
-    let Two { mut here, mut there, path, _directory } = two();
-    fill(&mut there, &fixtures::run("aa", 1), 0..3);
-    fill(&mut there, &fixtures::run("bb", 1), 0..3);
+    let Two { mut local, mut remote, path, _directory } = two();
+    fill(&mut remote, &fixtures::run("aa", 1), 0..3);
+    fill(&mut remote, &fixtures::run("bb", 1), 0..3);
     rusqlite::Connection::open(&path).unwrap().execute_batch("UPDATE run SET plan = '{}' WHERE id = 'bb'").unwrap();
-    let error = here.merge(&path).unwrap_err();
+    let error = local.merge(&path).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { path, .. } if path.ends_with("there.db")), "{error:?}");
-    assert_eq!(here.runs().unwrap(), []);
-    assert!(matches!(here.merge(&path.with_file_name("none.db")), Err(StoreError::Missing { .. })));
+    assert_eq!(local.runs().unwrap(), []);
+    assert!(matches!(local.merge(&path.with_file_name("none.db")), Err(StoreError::Missing { .. })));
     fs::write(&path, "not a database, but long enough for SQLite to read ".repeat(20)).unwrap();
-    assert!(matches!(here.merge(&path), Err(StoreError::NotADatabase { .. } | StoreError::Damaged { .. })));
+    assert!(matches!(local.merge(&path), Err(StoreError::NotADatabase { .. } | StoreError::Damaged { .. })));
 }
 
 #[test]
 fn tables_are_stored_by_name() {
-    let Two { mut here, .. } = two();
-    assert_eq!(here.tables().unwrap(), [""; 0]);
-    let error = here.table("board").unwrap_err().to_string();
+    let Two { mut local, .. } = two();
+    assert_eq!(local.tables().unwrap(), [""; 0]);
+    let error = local.table("board").unwrap_err().to_string();
     assert!(error.contains("no imported table 'board'\nhint: 'nearfar import --format table FILE'"), "{error}");
-    here.add_table(&table(0.1)).unwrap();
-    here.add_table(&table(0.1)).unwrap();
-    assert_eq!(here.tables().unwrap(), ["board"]);
-    assert!(here.table("x").unwrap_err().to_string().ends_with("\nhint: available: board"));
-    let error = here.add_table(&table(0.2)).unwrap_err().to_string();
+    local.add_table(&table(0.1)).unwrap();
+    local.add_table(&table(0.1)).unwrap();
+    assert_eq!(local.tables().unwrap(), ["board"]);
+    assert!(local.table("x").unwrap_err().to_string().ends_with("\nhint: available: board"));
+    let error = local.add_table(&table(0.2)).unwrap_err().to_string();
     assert!(error.starts_with("an imported table 'board' with other content"), "{error}");
-    assert_eq!(here.table("board").unwrap(), table(0.1));
+    assert_eq!(local.table("board").unwrap(), table(0.1));
 }

@@ -112,7 +112,7 @@ fn duplicates_and_trials_of_missing_runs_are_rejected() {
     store.add_trial(&run.id, &trial).unwrap();
     let again = model::values::record::TrialRecord { position: 9, ..trial.clone() };
     let error = store.add_trial(&run.id, &again).unwrap_err();
-    assert_eq!(error.to_string(), format!("trial {} of run aa is stored already", trial.trial.id));
+    assert_eq!(error.to_string(), format!("trial {} of run aa is already stored", trial.trial.id));
     let mut other = fixtures::trial(&run, 1, 3);
     other.position = 0;
     let error = store.add_trial(&run.id, &other).unwrap_err().to_string();

@@ -330,7 +330,7 @@ fn sharing_is_reproducible_and_imports_next_to_the_original() {
     let (run, trials) = full();
     let once = share::run(&run, &trials, &options());
     assert_eq!(once, share::run(&run, &trials, &options()));
-    assert_ne!(once.record.id, run.id, "its name was made of its commands");
+    assert_ne!(once.record.id, run.id, "the original ID is a hash that includes its commands");
     let old: Vec<_> = trials.iter().map(|trial| (&trial.trial.id, trial.trial.seed)).collect();
     assert!(
         once.trials

@@ -62,11 +62,12 @@ mod for_tests {
     /// Sets one parameter of a trial context. The value is parsed by the workload that has exactly the parameters of
     /// this context.
     pub(crate) fn set(job: &mut TrialContext, name: &str, text: &str) {
-        let is_it = |spec: &WorkloadSpec| {
+        let is_same = |spec: &WorkloadSpec| {
             let names: BTreeSet<&String> = spec.parameters.iter().map(|parameter| &parameter.name).collect();
             names == job.parameters.0.keys().collect()
         };
-        let spec = crate::specs().into_iter().find(is_it).expect("a trial context has the parameters of its workload");
+        let spec =
+            crate::specs().into_iter().find(is_same).expect("a trial context has the parameters of its workload");
         let value = spec.parameter(name).unwrap().kind.read(text, None).unwrap();
         job.parameters.0.insert(name.into(), value);
     }

@@ -104,11 +104,11 @@ enum Op {
 
 fn one_thread(worker: &Worker<'_>, line: &AtomicU64, op: Op, rounds: usize, trips: u64) -> Result<Vec<f64>, Failure> {
     let mut times = Vec::with_capacity(rounds);
-    let mine = worker.index as u64;
+    let index = worker.index as u64;
     worker.timed(|| {
         for round in 0..rounds as u64 {
             worker.barrier()?;
-            let turn = round * 2 * trips + mine;
+            let turn = round * 2 * trips + index;
             let began = Instant::now();
             match op {
                 Op::Store => bounce(turn, trips, |turn| store(line, turn), || worker.check_abort())?,
@@ -126,11 +126,11 @@ fn one_thread(worker: &Worker<'_>, line: &AtomicU64, op: Op, rounds: usize, trip
 /// Takes the turn if it has come. Returns whether it did.
 #[inline]
 fn store(line: &AtomicU64, turn: u64) -> bool {
-    let mine = line.load(Ordering::Acquire) == turn;
-    if mine {
+    let is_my_turn = line.load(Ordering::Acquire) == turn;
+    if is_my_turn {
         line.store(turn + 1, Ordering::Release);
     }
-    mine
+    is_my_turn
 }
 
 /// Like [`store`], but by an instruction that takes ownership of the line whether or not the turn has come.

@@ -10,11 +10,11 @@ use crate::job::Failure;
 /// Spin time after which a waiting thread sleeps. By then the wait exceeds the usual skew of microseconds by far.
 const SPIN_MAX: Duration = Duration::from_secs(1);
 /// Spins between two clock readings. A reading costs as much as some tens of spins.
-const SPINS_PER_LOOK: u32 = 256;
+const SPINS_PER_POLL: u32 = 256;
 /// Interval at which a sleeping thread checks the deadline.
-const NAP: Duration = Duration::from_millis(20);
+const SLEEP: Duration = Duration::from_millis(20);
 
-const OUT_OF_TIME: &str = "a thread waited for the others until the trial's time was over";
+const OUT_OF_TIME: &str = "a thread waited for the others until the time limit of the trial";
 
 /// A reusable barrier for `count` threads.
 pub(super) struct Barrier {
@@ -72,7 +72,7 @@ impl Barrier {
     /// Stops the team if the calling thread, whose index is given, is unwinding from a panic.
     pub(super) fn stop_if_panicking(&self, index: usize) {
         if std::thread::panicking() {
-            self.abort(Failure::Failed(format!("thread {index} panicked, which is a fault of this program")));
+            self.abort(Failure::Failed(format!("internal error: thread {index} panicked")));
         }
     }
 
@@ -103,7 +103,7 @@ impl Barrier {
         }
         let began = Instant::now();
         while began.elapsed() < SPIN_MAX {
-            for _ in 0..SPINS_PER_LOOK {
+            for _ in 0..SPINS_PER_POLL {
                 if self.is_open(meeting) {
                     return true;
                 }
@@ -125,7 +125,7 @@ impl Barrier {
                 asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            asleep = self.wake.wait_timeout(asleep, NAP).unwrap_or_else(PoisonError::into_inner).0;
+            asleep = self.wake.wait_timeout(asleep, SLEEP).unwrap_or_else(PoisonError::into_inner).0;
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }

@@ -58,7 +58,7 @@ where
         let start = |index: usize| {
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let asked = job.seats.get(index).copied();
-            let body = move || member(index, asked, gate, work);
+            let body = move || worker(index, asked, gate, work);
             let handle = thread.spawn_scoped(scope, body);
             let refused = |error: &io::Error| {
                 gate.abort(Failure::Failed(format!("thread {index} could not be started: {error}")));
@@ -130,20 +130,20 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-fn member<T, W>(index: usize, asked: Option<CpuId>, gate: &Barrier, work: &W) -> Option<(T, Option<ThreadBinding>)>
+fn worker<T, W>(index: usize, asked: Option<CpuId>, gate: &Barrier, work: &W) -> Option<(T, Option<ThreadBinding>)>
 where
     W: Fn(&Worker<'_>) -> Result<T, Failure>,
 {
     let _stop = StopOnPanic { gate, index };
-    let result = sit(asked).and_then(|seat| {
-        let member = Worker { index, gate, seat, ran_on: Cell::new(None) };
-        let result = work(&member)?;
-        Ok((result, member.proof()?))
+    let result = pin(asked).and_then(|seat| {
+        let worker = Worker { index, gate, seat, ran_on: Cell::new(None) };
+        let result = work(&worker)?;
+        Ok((result, worker.proof()?))
     });
     result.inspect_err(|failure| gate.abort(failure.clone())).ok()
 }
 
-fn sit(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
+fn pin(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
     let Some(cpu) = asked else { return Ok(None) };
     let mask = affinity::pin_to(cpu).map_err(|error| Failure::Failed(with_hint(&error, error.hint.as_deref())))?;
     Ok(Some((cpu, mask)))
@@ -153,7 +153,7 @@ impl Worker<'_> {
     fn proof(self) -> Result<Option<ThreadBinding>, Failure> {
         let Some((asked, mask)) = self.seat else { return Ok(None) };
         let Some((before, after)) = self.ran_on.get() else {
-            return Err(Failure::Failed("a seated thread ran nothing, which is a fault of this program".into()));
+            return Err(Failure::Failed("internal error: a pinned thread ran no timed region".into()));
         };
         Ok(Some(ThreadBinding { requested: asked, mask, before, after }))
     }
@@ -162,21 +162,20 @@ impl Worker<'_> {
 fn collect<T>(ended: Vec<Option<(T, Option<ThreadBinding>)>>, job: &TrialContext) -> Result<TeamResult<T>, Failure> {
     let (results, seats): (Vec<T>, Vec<Option<ThreadBinding>>) = ended.into_iter().flatten().unzip();
     if results.len() != job.threads {
-        return Err(Failure::Failed(format!("{} of {} threads came back", results.len(), job.threads)));
+        return Err(Failure::Failed(format!("only {} of {} threads returned a result", results.len(), job.threads)));
     }
     Ok(TeamResult { results, seats: seats.into_iter().flatten().collect() })
 }
 
 fn check_size(job: &TrialContext) -> Result<(), Failure> {
     if job.threads == 0 || job.threads > THREADS_MAX {
-        return Err(Failure::Failed(format!("{} threads were asked for; 1 to {THREADS_MAX} can be", job.threads)));
-    }
-    if !job.seats.is_empty() && job.seats.len() != job.threads {
         return Err(Failure::Failed(format!(
-            "the placement has {} seats for {} threads",
-            job.seats.len(),
+            "invalid number of threads: {} (1 to {THREADS_MAX} are supported)",
             job.threads
         )));
+    }
+    if !job.seats.is_empty() && job.seats.len() != job.threads {
+        return Err(Failure::Failed(format!("the placement has {} CPUs for {} threads", job.seats.len(), job.threads)));
     }
     Ok(())
 }
@@ -208,44 +207,44 @@ mod tests {
     #[test]
     fn each_thread_verifies_its_binding() {
         let cpu = affinity::current_cpu().0;
-        let crew = run(&job(3, &[cpu; 3]), |member| member.timed(|| Ok(member.index))).unwrap();
-        assert_eq!(crew.results, [0, 1, 2]);
+        let team = run(&job(3, &[cpu; 3]), |worker| worker.timed(|| Ok(worker.index))).unwrap();
+        assert_eq!(team.results, [0, 1, 2]);
         let alone: CpuSet = [CpuId(cpu)].into_iter().collect();
         let proof = ThreadBinding { requested: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
-        assert_eq!(crew.seats, vec![proof; 3]);
-        assert!(run(&job(3, &[]), |member| member.timed(|| Ok(()))).unwrap().seats.is_empty());
+        assert_eq!(team.seats, vec![proof; 3]);
+        assert!(run(&job(3, &[]), |worker| worker.timed(|| Ok(()))).unwrap().seats.is_empty());
     }
 
     #[test]
     fn barrier_holds_threads_until_all_have_arrived() {
         for threads in [1, 2, 7] {
             let come = AtomicUsize::new(0);
-            let crew = run(&job(threads, &[]), |member| {
+            let team = run(&job(threads, &[]), |worker| {
                 for round in 1..=50 {
                     come.fetch_add(1, Ordering::SeqCst);
-                    member.barrier()?;
+                    worker.barrier()?;
                     assert!(come.load(Ordering::SeqCst) >= round * threads);
-                    member.barrier()?;
+                    worker.barrier()?;
                 }
                 Ok(())
             });
-            crew.unwrap();
+            team.unwrap();
         }
     }
 
     #[test]
     fn failing_thread_ends_the_job_without_a_hang() {
         let failure = |job: &TrialContext, fail: fn() -> Result<(), Failure>| {
-            let went_on = AtomicUsize::new(0);
-            let failed = run(job, |member| {
-                if member.index == 1 {
+            let continued = AtomicUsize::new(0);
+            let failed = run(job, |worker| {
+                if worker.index == 1 {
                     fail()?;
                 }
-                member.barrier()?;
-                went_on.fetch_add(1, Ordering::SeqCst);
+                worker.barrier()?;
+                continued.fetch_add(1, Ordering::SeqCst);
                 Ok(())
             });
-            assert_eq!(went_on.into_inner(), 0, "a thread measured on without the others");
+            assert_eq!(continued.into_inner(), 0, "a thread continued without the others");
             failed.err().unwrap().to_string()
         };
         assert_eq!(failure(&job(3, &[]), || Err(Failure::Failed("no luck".into()))), "no luck");
@@ -255,14 +254,14 @@ mod tests {
     #[test]
     fn barrier_wait_ends_at_the_deadline() {
         let short = TrialContext { time_limit: Nanos(30_000_000), ..job(9, &[]) };
-        let failure = run(&short, |member| if member.index == 0 { Ok(()) } else { member.barrier() }).err().unwrap();
+        let failure = run(&short, |worker| if worker.index == 0 { Ok(()) } else { worker.barrier() }).err().unwrap();
         assert!(matches!(failure, Failure::TimedOut(_)), "{failure}");
     }
 
     #[test]
     fn invalid_teams_return_errors() {
-        let error = |job: &TrialContext| run(job, |member| member.timed(|| Ok(()))).err().unwrap().to_string();
-        assert!(error(&job(2, &[0])).contains("1 seats for 2 threads"));
+        let error = |job: &TrialContext| run(job, |worker| worker.timed(|| Ok(()))).err().unwrap().to_string();
+        assert!(error(&job(2, &[0])).contains("1 CPUs for 2 threads"));
         assert!(error(&job(0, &[])).contains("0 threads"));
         assert!(!error(&job(1, &[60_000])).is_empty());
     }

@@ -12,19 +12,19 @@ use crate::scratch::io_failure;
 
 /// Returns the cache directory inside the given one and creates it if it is missing. Every user can write to a
 /// temporary directory, so a cache directory that another user owns or can write to is refused.
-pub(super) fn folder(parent: &Path) -> Result<PathBuf, Failure> {
+pub(super) fn cache_dir(parent: &Path) -> Result<PathBuf, Failure> {
     let user = own_user();
     let path = parent.join(format!("nearfar-cache-{user}"));
     match DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failure("make", &path, &error)),
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failure("create", &path, &error)),
         _ => {}
     }
-    let found = fs::symlink_metadata(&path).map_err(|error| io_failure("look at", &path, &error))?;
+    let found = fs::symlink_metadata(&path).map_err(|error| io_failure("inspect", &path, &error))?;
     if found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
         return Ok(path);
     }
     let path = path.display();
-    Err(Failure::Failed(format!("{path} is not a folder of this user alone; hint: remove it, or set TMPDIR")))
+    Err(Failure::Failed(format!("{path} is not a private directory of this user; hint: remove it, or set TMPDIR")))
 }
 
 /// Returns the user ID of this process, which owns the files that it creates.
@@ -35,22 +35,22 @@ fn own_user() -> u32 {
 /// Returns the entry with this name and calls `make` to create it if it is missing. It is created under a temporary
 /// name first, so that it is either complete or absent.
 pub(super) fn get_or_create(
-    folder: &Path,
+    dir: &Path,
     name: &str,
     make: impl FnOnce(&Path) -> Result<(), Failure>,
 ) -> Result<PathBuf, Failure> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let path = folder.join(name);
+    let path = dir.join(name);
     if path.exists() {
         return Ok(path);
     }
-    remove_what_the_dead_left(folder, name)?;
+    remove_stale_entries(dir, name)?;
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let unfinished = folder.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
-    let made = make(&unfinished).and_then(|()| written(folder)).and_then(|()| match fs::rename(&unfinished, &path) {
+    let unfinished = dir.join(format!("{name}.{}-{number}.unfinished", std::process::id()));
+    let made = make(&unfinished).and_then(|()| flush(dir)).and_then(|()| match fs::rename(&unfinished, &path) {
         // A directory that another process has completed in the meantime.
         Err(_) if path.is_dir() => remove(&unfinished),
-        renamed => renamed.map_err(|error| io_failure("name", &path, &error)),
+        renamed => renamed.map_err(|error| io_failure("rename", &path, &error)),
     });
     if made.is_err() {
         // The first failure is the cause. A leftover has a name that identifies it.
@@ -60,19 +60,19 @@ pub(super) fn get_or_create(
 }
 
 /// Flushes all files to the disk. A power failure must not leave a final name for an incomplete tree.
-fn written(folder: &Path) -> Result<(), Failure> {
-    let open = fs::File::open(folder).map_err(|error| io_failure("open", folder, &error))?;
-    rustix::fs::syncfs(&open).map_err(|error| io_failure("write", folder, &error.into()))
+fn flush(dir: &Path) -> Result<(), Failure> {
+    let open = fs::File::open(dir).map_err(|error| io_failure("open", dir, &error))?;
+    rustix::fs::syncfs(&open).map_err(|error| io_failure("write", dir, &error.into()))
 }
 
 /// Removes partial entries with this name whose processes no longer exist: a trial that times out is killed.
-fn remove_what_the_dead_left(folder: &Path, name: &str) -> Result<(), Failure> {
+fn remove_stale_entries(dir: &Path, name: &str) -> Result<(), Failure> {
     let process = |file: &str| {
         let numbers = file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".unfinished")?;
         numbers.split('-').next()?.parse().ok()
     };
-    let left = machine::stale::stale_entries(folder, process);
-    left.map_err(|error| io_failure("look into", folder, &error))?.iter().try_for_each(|path| remove(path))
+    let left = machine::stale::stale_entries(dir, process);
+    left.map_err(|error| io_failure("list", dir, &error))?.iter().try_for_each(|path| remove(path))
 }
 
 /// Removes a file or a directory with its contents. A missing path is not an error.
@@ -93,29 +93,29 @@ mod tests {
     #[test]
     fn complete_entry_is_reused_and_partial_entry_is_absent() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = folder(parent.path()).unwrap();
+        let dir = cache_dir(parent.path()).unwrap();
         let fail = |path: &Path| {
             fs::write(path, "half").unwrap();
             Err(Failure::Failed("planted".into()))
         };
-        assert!(get_or_create(&folder, "file", fail).is_err());
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        assert!(get_or_create(&dir, "file", fail).is_err());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         let whole = |path: &Path| fs::write(path, "whole").map_err(|error| io_failure("write", path, &error));
-        let path = get_or_create(&folder, "file", whole).unwrap();
-        assert_eq!(get_or_create(&folder, "file", |_| panic!("it is there")), Ok(path.clone()));
+        let path = get_or_create(&dir, "file", whole).unwrap();
+        assert_eq!(get_or_create(&dir, "file", |_| panic!("the entry exists")), Ok(path.clone()));
         assert_eq!(fs::read_to_string(path).unwrap(), "whole");
     }
 
     #[test]
     fn only_partial_entries_of_dead_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = folder(parent.path()).unwrap();
+        let dir = cache_dir(parent.path()).unwrap();
         // Above the largest PID of any kernel.
-        let (dead, live) = (folder.join("tree.4194305-0.unfinished"), folder.join("tree.1-0.unfinished"));
+        let (dead, live) = (dir.join("tree.4194305-0.unfinished"), dir.join("tree.1-0.unfinished"));
         for path in [&dead, &live] {
             fs::create_dir_all(path.join("half")).unwrap();
         }
-        get_or_create(&folder, "tree", |path| fs::create_dir(path).map_err(|error| io_failure("make", path, &error)))
+        get_or_create(&dir, "tree", |path| fs::create_dir(path).map_err(|error| io_failure("create", path, &error)))
             .unwrap();
         assert_eq!((dead.exists(), live.exists()), (false, true));
     }
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn directory_writable_by_others_is_refused() {
         let parent = tempfile::tempdir().unwrap();
-        let path = folder(parent.path()).unwrap();
+        let path = cache_dir(parent.path()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(folder(parent.path()).unwrap_err().to_string().contains("not a folder of this user alone"));
+        assert!(cache_dir(parent.path()).unwrap_err().to_string().contains("not a private directory of this user"));
         fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("/", &path).unwrap();
-        assert!(folder(parent.path()).is_err());
+        assert!(cache_dir(parent.path()).is_err());
     }
 }

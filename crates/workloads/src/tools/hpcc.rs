@@ -44,14 +44,14 @@ const VERSION: (&str, &str) = ("1", "5");
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "hpcc".into(),
-        summary: "an installed HPC Challenge: its HPL, DGEMM, STREAM and RandomAccess".into(),
-        about: "Runs hpcc in a scratch folder with one MPI process for each thread of the placement and reads its summary: \
-                hpl; dgemm, triad and gups of one process alone (single), the mean of all at once (star), and of all \
-                together (mpi). Which BLAS it uses is the system's choice (update-alternatives). Not ours and not part of \
-                this program: Debian's package hpcc."
+        summary: "HPL, DGEMM, STREAM and RandomAccess of an installed HPC Challenge".into(),
+        about: "Runs hpcc in a scratch directory with one MPI process for each thread of the placement and parses its \
+                summary: hpl; dgemm, triad and gups of one process (single), the mean of all processes running \
+                concurrently (star), and of all together (mpi). The system selects the BLAS (update-alternatives). It \
+                is an external program: Debian's package hpcc."
             .into(),
         parameters: parameters(linpack::size_and_block(
-            "equations of its HPL; the other tests take memory in proportion, STREAM's arrays n^2 / 3 words together",
+            "equations of its HPL; sets the memory of the other tests, too: n^2 / 3 words for STREAM's arrays",
         )),
         metrics: all_metrics(),
         threads_exactly: None,
@@ -84,27 +84,23 @@ fn samples(processes: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     let (_, minor) = text("VersionMinor")?;
     if (*major, *minor) != VERSION {
         return Err(Failure::Failed(format!(
-            "its output line {line}: version {major}.{minor}; version 1.5 can be read"
+            "its output line {line}: version {major}.{minor} is not supported, only 1.5"
         )));
     }
     let (line, success) = text("Success")?;
     if *success != "1" {
-        return Err(Failure::Failed(format!(
-            "its output line {line}: Success={success}, a test of its own has failed"
-        )));
+        return Err(Failure::Failed(format!("its output line {line}: Success={success}: one of its tests failed")));
     }
     let (line, count) = text("CommWorldProcs")?;
     if *count != processes.to_string() {
-        return Err(Failure::Failed(format!(
-            "its output line {line}: it ran {count} processes, {processes} were asked for"
-        )));
+        return Err(Failure::Failed(format!("its output line {line}: {count} processes instead of {processes}")));
     }
     let mut measured = KernelOutput::default();
     for (name, series, _, factor) in NUMBERS {
         let (line, value) = text(name)?;
         let number: f64 = value
             .parse()
-            .map_err(|_| Failure::Failed(format!("its output line {line}: {name} is '{value}', which is no number")))?;
+            .map_err(|_| Failure::Failed(format!("its output line {line}: {name} is '{value}', not a number")))?;
         // hpcc prints -1 for a test that did not run and 0 for one that was too short for its clock.
         if number > 0.0 {
             measured.push(series, number * factor)?;
@@ -113,11 +109,11 @@ fn samples(processes: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     Ok(measured.samples)
 }
 
-/// Printed by HPL and the others for every test that they check.
+/// Returns an error if HPL or another test reports a failed check.
 fn failed_tests(output: &str) -> Result<(), Failure> {
     match output.lines().enumerate().find(|(_, line)| line.trim_end().ends_with("FAILED")) {
         Some((index, line)) => {
-            Err(Failure::Failed(format!("its output line {}: a check of its own failed: {}", index + 1, line.trim())))
+            Err(Failure::Failed(format!("its output line {}: a check failed: {}", index + 1, line.trim())))
         }
         None => Ok(()),
     }
@@ -142,9 +138,7 @@ fn summary(output: &str) -> Result<BTreeMap<&str, (usize, &str)>, Failure> {
     }
     let what = if inside { "does not end" } else { "is missing" };
     let lines = output.lines().count();
-    Err(Failure::Failed(format!(
-        "the summary of its output {what}, which ends after line {lines}; hint: is it hpccoutf.txt?"
-    )))
+    Err(Failure::Failed(format!("the summary {what} in its output of {lines} lines; hint: is it hpccoutf.txt?")))
 }
 
 #[cfg(test)]
@@ -180,10 +174,10 @@ mod tests {
             (broken("sizeof_int=4", "sizeof_int 4"), "line 390: 'sizeof_int 4' is not NAME=VALUE"),
             (broken("HPL_Tflops=0.0245475", "HPL_Tflops=fast"), "line 401: HPL_Tflops is 'fast'"),
             (broken("SingleDGEMM_Gflops", "SingleDgemm"), "no SingleDGEMM_Gflops"),
-            (broken("...... PASSED", "...... FAILED"), "line 367: a check of its own failed"),
+            (broken("...... PASSED", "...... FAILED"), "line 367: a check failed"),
             (broken("End of Summary section.", ""), "is not NAME=VALUE"),
-            (error("HPLinpack 2.3"), "summary of its output is missing, which ends after line 1"),
-            (samples(2, OUTPUT).unwrap_err().to_string(), "line 399: it ran 1 processes, 2 were"),
+            (error("HPLinpack 2.3"), "the summary is missing in its output of 1 lines"),
+            (samples(2, OUTPUT).unwrap_err().to_string(), "line 399: 1 processes instead of 2"),
         ];
         for (error, expected) in cases {
             assert!(error.contains(expected), "{error}");

@@ -89,19 +89,18 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
     }
     words.push(program.into());
 
-    let folder = std::env::temp_dir().join(format!("nearfar-linpack-{}-{:x}", std::process::id(), job.seed));
-    let folder = folder.to_string_lossy().into_owned();
+    let dir = std::env::temp_dir().join(format!("nearfar-linpack-{}-{:x}", std::process::id(), job.seed));
+    let dir = dir.to_string_lossy().into_owned();
     let shell = |script: &str, words: Vec<String>| {
         let argv = ["sh", "-c", script].map(String::from).into_iter().chain(words).collect();
         CommandLine { argv, environment: BTreeMap::new() }
     };
-    let mut prepare =
-        shell("mkdir \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![folder.clone(), input.into()]);
+    let mut prepare = shell("mkdir \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
     prepare.environment.insert("LINPACK_INPUT".into(), input_text(n, nb, rows, columns));
-    let words = [folder.clone(), output.into()].into_iter().chain(words).collect();
+    let words = [dir.clone(), output.into()].into_iter().chain(words).collect();
     let mut command = shell("cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"", words);
     command.environment = crate::worker::environment();
-    let cleanup = shell("rm -rf \"$0\"", vec![folder]);
+    let cleanup = shell("rm -rf \"$0\"", vec![dir]);
     Ok(CommandSpec { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
 }
 

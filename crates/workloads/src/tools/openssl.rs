@@ -24,22 +24,22 @@ pub(crate) fn describe() -> WorkloadSpec {
     let one = |name, unit| Metric::median(name, unit, Better::Higher);
     WorkloadSpec {
         name: "openssl".into(),
-        summary: "an installed openssl's own speed test of one cipher".into(),
+        summary: "the speed test of an installed openssl, for one cipher".into(),
         about:
-            "Runs openssl speed -evp with as many copies as the placement has threads, and reads what it prints; by \
-                elapsed time. It checks no result; workload crypto measures the same and does."
+            "Runs openssl speed -evp with as many copies as the placement has threads, and parses its rate by elapsed \
+                time. openssl does not verify results; workload crypto measures the same and verifies them."
                 .into(),
         parameters: parameters([
             Parameter {
                 name: "cipher",
-                about: "which cipher (-evp)",
+                about: "cipher (-evp)",
                 kind: ParameterKind::Choice(cipher::names()),
                 default: Some("aes-128-cbc"),
                 smoke: None,
             },
             Parameter {
                 name: "block",
-                about: "bytes at once (-bytes)",
+                about: "bytes per block (-bytes)",
                 kind: ParameterKind::Size { min: Bytes(16), max: Bytes(1 << 20) },
                 default: Some("1KiB"),
                 smoke: None,
@@ -53,28 +53,28 @@ pub(crate) fn describe() -> WorkloadSpec {
             },
             Parameter {
                 name: "message",
-                about: "stream: as it is; block: -aead, for ciphers with a tag (some versions do GCM by block in both)",
+                about: "stream: without -aead; block: -aead, for ciphers with a tag (some versions process GCM by block in both)",
                 kind: choice(&["stream", "block"]),
                 default: Some("stream"),
                 smoke: None,
             },
             Parameter {
                 name: "instructions",
-                about: "with the cpu's cryptographic instructions (cpu), or without them (software)",
+                about: "with the CPU's cryptographic instructions (cpu), or without them (software)",
                 kind: choice(&["cpu", "software"]),
                 default: Some("cpu"),
                 smoke: None,
             },
             Parameter {
                 name: "program",
-                about: "which openssl",
+                about: "name or path of openssl",
                 kind: ParameterKind::Text,
                 default: Some("openssl"),
                 smoke: None,
             },
             Parameter {
                 name: "time",
-                about: "how long it measures (-seconds): whole seconds",
+                about: "duration in whole seconds (-seconds)",
                 kind: ParameterKind::Time { min: Nanos(SECOND), max: Nanos(3600 * SECOND) },
                 default: Some("3s"),
                 smoke: Some("1s"),
@@ -90,9 +90,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     let cipher = parameters.text("cipher");
     if parameters.text("message") == "block" && !cipher::is_aead(cipher) {
-        return Err(format!(
-            "openssl speed has messages of one block (-aead) for ciphers with a tag, and {cipher} has none"
-        ));
+        return Err(format!("openssl speed supports -aead only for ciphers with a tag, and {cipher} has none"));
     }
     if !(parameters.size("time") as u64).is_multiple_of(SECOND) {
         return Err("openssl speed takes whole seconds; write time=3s".into());
@@ -118,7 +116,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     }
     let mut environment = BTreeMap::new();
     if text("instructions") == "software" {
-        let why = "instructions=software is known for x86-64 and 64-bit ARM; hint: instructions=cpu";
+        let why = "instructions=software is supported only on x86-64 and 64-bit ARM; hint: instructions=cpu";
         let variable = instructions::VARIABLE.ok_or_else(|| Failure::Unavailable(why.into()))?;
         environment.insert(variable.into(), instructions::software_value());
     }
@@ -139,16 +137,16 @@ fn samples(job: &TrialContext, output: &str) -> Result<Vec<Sample>, String> {
     let printed = parse(output, text("cipher"))?;
     let software = text("instructions") == "software";
     match &printed.cpu {
-        Some(said) => instructions::verify(software, said)?,
-        None if software => return Err("it does not say which instructions it uses (CPUINFO)".into()),
+        Some(cpu) => instructions::verify(software, cpu)?,
+        None if software => return Err("it does not report which instructions it uses (CPUINFO)".into()),
         None => {}
     }
     if printed.copies != job.threads {
-        return Err(format!("it ran {} copies, {} were asked for", printed.copies, job.threads));
+        return Err(format!("{} copies instead of {}", printed.copies, job.threads));
     }
     let block = job.parameters.integer("block");
     if let Some(other) = printed.blocks.iter().find(|bytes| **bytes != block as u64) {
-        return Err(format!("it had blocks of {other} bytes, {block} were asked for"));
+        return Err(format!("blocks of {other} bytes instead of {block}"));
     }
     let mut measured = KernelOutput::default();
     let rate = printed.kilobytes_per_second * 8.0 / 1e6;
@@ -246,8 +244,8 @@ mod tests {
     #[test]
     fn unrequested_results_return_errors() {
         let wrong = |job: &TrialContext, output: &str| throughput(job, output).unwrap_err();
-        assert!(wrong(&job(&[("block", "16")]), ONE).contains("blocks of 1024 bytes, 16 were"));
-        assert!(wrong(&TrialContext { threads: 2, ..job(&[]) }, ONE).contains("1 copies, 2 were"));
+        assert!(wrong(&job(&[("block", "16")]), ONE).contains("blocks of 1024 bytes instead of 16"));
+        assert!(wrong(&TrialContext { threads: 2, ..job(&[]) }, ONE).contains("1 copies instead of 2"));
         assert!(wrong(&job(&[("cipher", "aes-256-cbc")]), ONE).contains("line 8: not known: 'AES-128-CBC "));
         if instructions::VARIABLE == Some("OPENSSL_ia32cap") {
             assert!(wrong(&job(&[("instructions", "software")]), ONE).contains("still uses cryptographic"));

@@ -10,24 +10,24 @@ use crate::scratch::{Scratch, io_failure};
 
 /// Length of the output's tail in an error message. The end of the output shows why a program failed, and compilers
 /// print a lot.
-const SAID_MAX: usize = 600;
+const TAIL_MAX: usize = 600;
 
 /// Runs a program that must succeed. Its output goes to a file, so that it never blocks on a pipe. This includes
 /// standard output, unless the command redirects it.
 pub(super) fn run(mut command: Command, what: &str, scratch: &Scratch) -> Result<Duration, Failure> {
-    let said = scratch.path("said");
-    let file = File::create(&said).map_err(|error| io_failure("make", &said, &error))?;
+    let output = scratch.path("output");
+    let file = File::create(&output).map_err(|error| io_failure("create", &output, &error))?;
     command.stdin(Stdio::null()).stderr(file);
     let program = command.get_program().to_os_string();
     let start = Instant::now();
     let status = command.status().map_err(|error| io_failure("run", program.as_ref(), &error))?;
-    let took = start.elapsed();
+    let elapsed = start.elapsed();
     if status.success() {
-        return Ok(took);
+        return Ok(elapsed);
     }
-    let said = std::fs::read(&said).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(SAID_MAX)..]).trim().replace('\n', " / ");
-    Err(Failure::Failed(format!("{what} ended with {status} and said: {said}")))
+    let output = std::fs::read(&output).unwrap_or_default();
+    let tail = String::from_utf8_lossy(&output[output.len().saturating_sub(TAIL_MAX)..]).trim().replace('\n', " / ");
+    Err(Failure::Failed(format!("{what} failed with {status}: {tail}")))
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
         };
         assert!(shell("exit 0").is_ok());
         let failure = shell("echo no luck >&2; exit 3").unwrap_err().to_string();
-        assert!(failure.contains("the shell ended with exit status: 3 and said: no luck"), "{failure}");
+        assert!(failure.contains("the shell failed with exit status: 3: no luck"), "{failure}");
     }
 
     #[test]

@@ -27,30 +27,30 @@ const PASSES_MAX: i64 = 1000;
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "unixbench".into(),
-        summary: "an installed UnixBench 5.1.3, its tests and its index".into(),
+        summary: "tests and index of an installed UnixBench 5.1.3".into(),
         about:
-            "Runs UnixBench's own `Run` with as many copies as the placement has threads, and reads its report. The \
-                full index takes half an hour: give --time-limit 1h. Not ours and not part of this program: \
+            "Runs UnixBench's script `Run` with as many copies as the placement has threads, and parses its report. The \
+                full index takes half an hour and requires --time-limit 1h. It is an external program: \
                 github.com/kdlucas/byte-unixbench."
                 .into(),
         parameters: parameters([
             Parameter {
                 name: "dir",
-                about: "the folder with its `Run`",
+                about: "directory of its `Run`",
                 kind: ParameterKind::Text,
                 default: Some("/usr/local/share/unixbench"),
                 smoke: None,
             },
             Parameter {
                 name: "tests",
-                about: "its names of tests, with spaces between them; index for the twelve of the index",
+                about: "space-separated names of its tests; index for the twelve tests of the index",
                 kind: ParameterKind::Text,
                 default: Some("index"),
                 smoke: Some("dhry2reg"),
             },
             Parameter {
                 name: "passes",
-                about: "passes of short tests; long ones have a third of them",
+                about: "number of passes of short tests; long tests have a third",
                 kind: ParameterKind::Integer { min: 1, max: PASSES_MAX },
                 default: Some("10"),
                 smoke: Some("1"),
@@ -74,17 +74,17 @@ fn all_metrics() -> Vec<MetricSpec> {
 /// Test names are words of the command line and must not look like options.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     match parameters.text("tests").split_whitespace().find(|word| word.starts_with('-')) {
-        Some(option) => Err(format!("tests has the option {option}; it takes names such as dhry2reg")),
+        Some(option) => Err(format!("{option} in tests is an option; hint: use names of tests such as dhry2reg")),
         None => Ok(()),
     }
 }
 
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
-    let folder = job.parameters.text("dir");
-    if !Path::new(folder).join("Run").is_file() {
-        return Err(Failure::Unavailable(format!("there is no UnixBench in {folder}; hint: {SOURCE}")));
+    let dir = job.parameters.text("dir");
+    if !Path::new(dir).join("Run").is_file() {
+        return Err(Failure::Unavailable(format!("found no UnixBench in {dir}; hint: {SOURCE}")));
     }
-    let mut argv: Vec<String> = ["env", "-C", folder, "./Run", "-q", "-i"].map(String::from).into();
+    let mut argv: Vec<String> = ["env", "-C", dir, "./Run", "-q", "-i"].map(String::from).into();
     argv.extend([job.parameters.integer("passes").to_string(), "-c".into(), job.threads.to_string()]);
     argv.extend(job.parameters.text("tests").split_whitespace().map(String::from));
     let command = CommandLine { argv, environment: BTreeMap::new() };
@@ -102,11 +102,11 @@ fn samples(copies: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     let wrong = |error: ReportError| Failure::Failed(format!("its report: {error}"));
     let report = report::parse(output).map_err(wrong)?;
     let [run] = report.runs.as_slice() else {
-        return Err(Failure::Failed(format!("its report has {} runs, one was asked for", report.runs.len())));
+        return Err(Failure::Failed(format!("its report has {} runs instead of one", report.runs.len())));
     };
     if run.copies as usize != copies {
         // Version 5.1.3 supports at most 16 copies.
-        return Err(Failure::Failed(format!("it ran {} copies, {copies} were asked for", run.copies)));
+        return Err(Failure::Failed(format!("it ran {} copies instead of {copies}", run.copies)));
     }
     let mut measured = KernelOutput::default();
     run.index.map_or(Ok(()), |index| measured.push("index", index))?;
@@ -125,13 +125,13 @@ mod tests {
     fn report_is_parsed() {
         let samples = samples(1, OUTPUT).unwrap();
         let names: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
-        assert_eq!(names, ["dhrystone"], "a partial index is none");
+        assert_eq!(names, ["dhrystone"], "a partial index is not stored");
         assert!(samples[0].value > 1e6);
     }
 
     #[test]
     fn unexpected_copies_or_version_return_errors() {
-        assert!(super::samples(2, OUTPUT).unwrap_err().to_string().contains("1 copies, 2 were"));
+        assert!(super::samples(2, OUTPUT).unwrap_err().to_string().contains("1 copies instead of 2"));
         let newer = super::samples(1, &OUTPUT.replace("Version 5.1.3)", "Version 6.0.0)"));
         assert!(newer.unwrap_err().to_string().contains("version 6.0.0"));
     }

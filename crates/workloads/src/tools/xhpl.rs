@@ -29,9 +29,9 @@ pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "xhpl".into(),
         summary: "an installed High-Performance Linpack".into(),
-        about: "Runs xhpl in a scratch folder with one MPI process for each thread of the placement, in a grid as square as \
-                the count allows, and reads its HPL.out; a solution that fails its check fails the trial. Not ours and not \
-                part of this program; docs/guides/linear-algebra.md says how to build it. hpcc runs the same code, and hpl is ours."
+        about: "Runs xhpl in a scratch directory with one MPI process for each thread of the placement, in a grid as \
+                square as the count allows, and parses its HPL.out. A solution that fails its check fails the trial. It is \
+                an external program: see docs/guides/linear-algebra.md. Alternatives are hpcc and the built-in hpl."
             .into(),
         parameters: parameters([n, nb, program]),
         metrics: metrics([
@@ -45,7 +45,7 @@ pub(crate) fn describe() -> WorkloadSpec {
 
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let program = job.parameters.text("program");
-    let hint = "hint: Debian has no package of it; docs/guides/linear-algebra.md says how to build it, and workload hpcc runs the same code";
+    let hint = "hint: Debian has no package of it; to build it, see docs/guides/linear-algebra.md; workload hpcc runs the same code";
     find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
     // The program runs in its scratch directory, where a relative path would resolve differently.
     let absolute = program.contains('/').then(|| std::path::absolute(program)).transpose();
@@ -67,10 +67,10 @@ fn samples(n: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     let mut measured = KernelOutput::default();
     for (metric, series) in [("rate", "gflops"), ("time", "time")] {
         let [row] = report.rows.iter().filter(|row| row.metric == metric).collect::<Vec<_>>()[..] else {
-            return Err(Failure::Failed("its HPL.out has another number of systems than the one asked for".into()));
+            return Err(Failure::Failed("its HPL.out does not have exactly one system".into()));
         };
         if !row.test.contains(&format!("N={n} ")) {
-            return Err(Failure::Failed(format!("its HPL.out is of '{}', asked was N={n}", row.test)));
+            return Err(Failure::Failed(format!("its HPL.out is of '{}' instead of N={n}", row.test)));
         }
         for value in row.values.iter().flatten() {
             measured.push(series, *value)?;
@@ -102,7 +102,7 @@ mod tests {
             (error(3000, &OUTPUT.replace("PASSED", "FAILED")), "the residual check failed"),
             (error(3000, &OUTPUT.replace("End of Tests.", "")), "is truncated"),
             (error(3000, ""), "is empty"),
-            (error(2000, OUTPUT), "is of 'hpl N=3000 NB=128 1x2 WR11C2R4', asked was N=2000"),
+            (error(2000, OUTPUT), "is of 'hpl N=3000 NB=128 1x2 WR11C2R4' instead of N=2000"),
         ];
         for (error, expected) in cases {
             assert!(error.contains(expected), "{error}");
@@ -113,7 +113,7 @@ mod tests {
     fn missing_xhpl_returns_an_error_with_the_alternative() {
         let mut job = job_for_tests("xhpl");
         set(&mut job, "program", "no-such-xhpl");
-        let Err(Failure::Unavailable(why)) = recipe(&job) else { panic!("it is there") };
+        let Err(Failure::Unavailable(why)) = recipe(&job) else { panic!("xhpl is installed") };
         assert!(why.contains("no-such-xhpl") && why.contains("workload hpcc"), "{why}");
     }
 

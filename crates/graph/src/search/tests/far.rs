@@ -17,18 +17,18 @@ use crate::storage::PartKind;
 use crate::tail_io::{PAGE_BYTES, READ_BYTES_MAX, READ_PADDING};
 
 /// A stub of a disk that holds the tail lists in whole pages.
-struct Shelf {
+struct TailStub {
     bytes: Arc<Vec<u8>>,
     places: usize,
     queued: Vec<(usize, u64, usize)>,
-    under_way: VecDeque<(usize, u64, usize)>,
+    in_flight: VecDeque<(usize, u64, usize)>,
     /// Number of successful reads before one fails.
     fails_after: Option<usize>,
     /// Number of polls; every third one finds completed reads.
     asked: usize,
 }
 
-impl TailReader for Shelf {
+impl TailReader for TailStub {
     fn queue_depth(&self) -> usize {
         self.places
     }
@@ -41,24 +41,24 @@ impl TailReader for Shelf {
         assert!(number < self.places && bytes <= READ_BYTES_MAX && bytes > 0);
         assert!(offset.is_multiple_of(PAGE_BYTES) && (bytes as u64).is_multiple_of(PAGE_BYTES));
         assert!(offset as usize + bytes + READ_PADDING <= self.bytes.len());
-        let busy = self.queued.iter().chain(&self.under_way).any(|read| read.0 == number);
+        let busy = self.queued.iter().chain(&self.in_flight).any(|read| read.0 == number);
         assert!(!busy, "read {number} is in flight");
         self.queued.push((number, offset, bytes));
     }
 
-    fn hand_over(&mut self) {
-        self.under_way.extend(self.queued.drain(..));
+    fn submit(&mut self) {
+        self.in_flight.extend(self.queued.drain(..));
     }
 
     fn ended(&mut self) -> usize {
         self.asked += 1;
-        if self.asked.is_multiple_of(3) { self.under_way.len() } else { 0 }
+        if self.asked.is_multiple_of(3) { self.in_flight.len() } else { 0 }
     }
 
     /// Completes the last read first, and then the first one; only one unless it waits.
     fn take(&mut self, wait: bool, with: &mut dyn FnMut(usize, &[u8])) -> (usize, Result<(), String>) {
-        assert!(!wait || !self.under_way.is_empty(), "no read is in flight");
-        let some = [self.under_way.pop_back(), if wait { self.under_way.pop_front() } else { None }];
+        assert!(!wait || !self.in_flight.is_empty(), "no read is in flight");
+        let some = [self.in_flight.pop_back(), if wait { self.in_flight.pop_front() } else { None }];
         let mut ended = 0;
         for (number, offset, bytes) in some.into_iter().flatten() {
             ended += 1;
@@ -99,18 +99,18 @@ fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>
     (layout, bytes)
 }
 
-fn shelved(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: usize, fails_after: Option<usize>) {
-    let shelf = || Shelf {
+fn set_stub(search: &Search<'_>, threads: usize, bytes: &Arc<Vec<u8>>, places: usize, fails_after: Option<usize>) {
+    let stub = || TailStub {
         bytes: bytes.clone(),
         places,
         queued: Vec::new(),
-        under_way: VecDeque::new(),
+        in_flight: VecDeque::new(),
         fails_after,
         asked: 0,
     };
     PlainTeam(threads)
-        .run(&|hand| {
-            search.fetch_by(hand, Box::new(shelf()));
+        .run(&|worker| {
+            search.fetch_by(worker, Box::new(stub()));
             Ok(())
         })
         .unwrap();
@@ -147,10 +147,10 @@ fn check_far(tuples: &Tuples, layout: &Layout, bytes: &Arc<Vec<u8>>, roots: usiz
             let threads = nodes.threads();
             let mut search = Search::new(layout, isa, nodes, &ArrayPlacement::kernel_default()).unwrap();
             let mut in_core = Search::new(&near, isa, Nodes::one(threads), &ArrayPlacement::kernel_default()).unwrap();
-            shelved(&search, threads, bytes, places, None);
+            set_stub(&search, threads, bytes, places, None);
             for root in &roots {
                 let expected = levels(&searched(&mut in_core, threads, *root, &Tuning::DRAM));
-                for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
+                for tuning in [Tuning::FAR, DOWN, UP, ONE_THREAD] {
                     let parents = searched(&mut search, threads, *root, &tuning);
                     let io = search.io().unwrap();
                     most = if io.lists > most.lists { io } else { most };
@@ -205,11 +205,11 @@ fn failed_reads_end_the_search_with_the_reason() {
     let tuples = Tuples::generate(&PlainTeam(2), &Spec::graph500(10), &ArrayPlacement::kernel_default()).unwrap();
     let (layout, bytes) = with_little(&tuples, 1, 0);
     let root = Roots::new(tuples.spec()).next(|vertex| layout.has_edge(vertex)).unwrap();
-    for tuning in [Tuning::FAR, DOWN, UP, ALONE] {
+    for tuning in [Tuning::FAR, DOWN, UP, ONE_THREAD] {
         for (threads, fails_after) in [(1, 0), (2, 0), (1, 1), (3, 1)] {
             let mut search =
                 Search::new(&layout, Isa::best(), Nodes::one(threads), &ArrayPlacement::kernel_default()).unwrap();
-            shelved(&search, threads, &bytes, 4, Some(fails_after));
+            set_stub(&search, threads, &bytes, 4, Some(fails_after));
             // Reads are divided among threads at random; a single thread reads more than once in top-down levels.
             searched(&mut search, threads, root, &tuning);
             let result = search.io();
@@ -217,7 +217,7 @@ fn failed_reads_end_the_search_with_the_reason() {
                 assert_eq!(result, Err("planted".into()), "{tuning:?} {threads} {fails_after}");
             }
             // A new reader clears the failure.
-            shelved(&search, threads, &bytes, 4, None);
+            set_stub(&search, threads, &bytes, 4, None);
             let parents = searched(&mut search, threads, root, &tuning);
             search.io().unwrap();
             Validator::new(&tuples).check(&PlainTeam(1), root as u32, &parents).unwrap().unwrap();
@@ -234,7 +234,7 @@ fn corrupt_tail_lists_are_detected() {
         for byte in [0, 0xFF, 0x7F, 0x80] {
             let changed = Arc::new(vec![byte; bytes.len()]);
             let mut search = Search::new(&layout, isa, Nodes::one(2), &ArrayPlacement::kernel_default()).unwrap();
-            shelved(&search, 2, &changed, 4, None);
+            set_stub(&search, 2, &changed, 4, None);
             searched(&mut search, 2, root, &UP);
             let error = search.io().unwrap_err();
             assert!(error.contains("differs from the data written"), "{byte}: {error}");

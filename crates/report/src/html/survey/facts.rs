@@ -44,8 +44,8 @@ pub(super) fn figure(class: &MachineClass, machine: &str, rows_max: usize) -> Op
     Some(FigurePart {
         svg,
         caption: format!(
-            "{} against its class. A tick is another machine, the dot is this one, the line through it its 95 % interval. Right is \
-             better.",
+            "{} against its class. A tick is another machine, the dot is this machine, and the line its 95 % \
+             interval. Right is better.",
             clean(machine)
         ),
         table: HtmlTable::new("The same data as a table", grid, rows_max).folded(),

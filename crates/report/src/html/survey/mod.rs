@@ -11,13 +11,15 @@ use super::run::FigurePart;
 use super::table::HtmlTable;
 use super::unbroken;
 use crate::claim_text::ClaimText;
-use crate::survey::{changes, facts_grid, heading, machines_grid, points_grid, promise, standings, tests_grid};
+use crate::survey::{
+    changes, facts_grid, false_alarm_note, heading, machines_grid, points_grid, standings, tests_grid,
+};
 
 /// Maximum number of figures of machines, and of changes; the sentences name all.
 const PICTURES_MAX: usize = 12;
 
 pub(crate) struct SurveyPart {
-    pub(crate) promise: String,
+    pub(crate) false_alarm_note: String,
     pub(crate) simulated: bool,
     pub(crate) classes: Vec<ClassPart>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct ClassPart {
 impl SurveyPart {
     pub(crate) fn new(survey: &Survey, rows_max: usize) -> Self {
         Self {
-            promise: unbroken(&promise(survey)),
+            false_alarm_note: unbroken(&false_alarm_note(survey)),
             simulated: survey.simulated,
             classes: survey.classes.iter().map(|class| ClassPart::new(class, rows_max)).collect(),
         }
@@ -58,9 +60,9 @@ impl ClassPart {
         let timeline = |change| {
             let figure = FigurePart {
                 svg: timeline::svg(change)?,
-                caption: "Each point is a run, against the median of all of them; what its class has in common in a round of runs is \
-                          taken out. The upright line is where the level changed, the coloured part where it may have with 95 % \
-                          confidence."
+                caption: "Each point is a run relative to the median of all runs; effects shared by its class in a \
+                 round of runs are removed. The vertical line is the change of the level, the coloured band its 95 \
+                 % interval."
                     .into(),
                 table: HtmlTable::new("The same data as a table", points_grid(change), rows_max).folded(),
             };
@@ -83,8 +85,8 @@ impl ClassPart {
             machines: HtmlTable::new("Machines against the others of their class", machines_grid(class), rows_max),
             map: heat::svg(class).map(|svg| FigurePart {
                 svg,
-                caption: "Each machine against the others of its class, in percent. Blue is better, orange is worse, fuller colour is \
-                          farther off; framed: it stands out. An empty cell was not measured."
+                caption: "Each machine relative to the others of its class, in percent. Blue is better, orange is \
+                 worse, stronger colour is farther off; framed cells are outliers. An empty cell was not measured."
                     .into(),
                 table: HtmlTable::new("The same data as a table", tests_grid(class), rows_max).folded(),
             }),

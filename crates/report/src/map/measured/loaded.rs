@@ -4,7 +4,7 @@
 use model::placements::measured_map::LoadedPoint;
 use model::values::id_set::{CpuSet, NodeId};
 
-use super::beside;
+use super::load_description;
 use super::svg::{WIDTH, caption};
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
@@ -89,7 +89,7 @@ fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
     for (point, (x, y)) in own.iter().zip(&places) {
         plot.whisker(picture, "whisker", *x, (point.latency.ci_low, point.latency.ci_high));
         let load = point.load.as_ref().map_or(String::new(), |load| format!(", {} MB/s", significant(load.median)));
-        let words = format!("cpus {}, {}{load}", point.cpus, beside(point));
+        let words = format!("cpus {}, {}{load}", point.cpus, load_description(point));
         picture.points.push(SvgDot {
             class: "point",
             x: pixels(*x),

@@ -54,9 +54,9 @@ pub(crate) fn rows(map: &MeasuredMap) -> Vec<MapRow<'_>> {
     }
     for point in &map.loaded {
         let (from, to) = (point.cpus.to_string(), format!("node {}", point.node));
-        push("loaded-latency", from.clone(), to.clone(), beside(point), None, &point.latency);
+        push("loaded-latency", from.clone(), to.clone(), load_description(point), None, &point.latency);
         if let Some(load) = &point.load {
-            push("load", from, to, beside(point), None, load);
+            push("load", from, to, load_description(point), None, load);
         }
     }
     for pair in &map.smt {
@@ -68,7 +68,7 @@ pub(crate) fn rows(map: &MeasuredMap) -> Vec<MapRow<'_>> {
 }
 
 /// `5 readers, every 1us`.
-pub(crate) fn beside(point: &LoadedPoint) -> String {
+pub(crate) fn load_description(point: &LoadedPoint) -> String {
     match (point.readers, point.delay_ns) {
         (0, _) | (_, None) => "no load".into(),
         (readers, Some(0)) => format!("{readers} readers, no pause"),

@@ -36,9 +36,9 @@ struct Matrix<'a> {
 pub fn svg(map: &MeasuredMap) -> String {
     let mut picture = Svg {
         title: "Measured map".into(),
-        description: "Heat maps of latency from core to core and from cpus to memory nodes, and of bandwidth; fuller \
-                      colour is a larger number, which stands in the cell. Below them latency by working-set size, \
-                      both axes logarithmic, with the caches named, and latency by the load of other cores."
+        description: "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; \
+         stronger colour is a larger number, which the cell shows. Below them latency by working-set size on \
+         logarithmic axes with labelled caches, and latency by the load of other cores."
             .into(),
         width: pixels(WIDTH),
         ..Svg::default()
@@ -102,13 +102,13 @@ impl Svg {
     /// Draws the matrices that have values, two next to each other if both are narrow, and returns the bottom.
     fn heats(&mut self, matrices: &[Matrix<'_>], top: f64) -> f64 {
         let full = matrices.iter().filter(|matrix| !matrix.cells.iter().flatten().all(Option::is_none));
-        let (mut y, mut beside) = (top, None);
+        let (mut y, mut left_top_pending) = (top, None);
         for matrix in full {
             let narrow = LEFT + column_width(matrix) * matrix.columns.len() as f64 <= WIDTH / 2.0;
-            if let Some(left_top) = beside.take().filter(|_| narrow) {
+            if let Some(left_top) = left_top_pending.take().filter(|_| narrow) {
                 y = self.heat(matrix, (WIDTH / 2.0, left_top)).max(y - GAP) + GAP;
             } else {
-                beside = narrow.then_some(y);
+                left_top_pending = narrow.then_some(y);
                 y = self.heat(matrix, (0.0, y)) + GAP;
             }
         }

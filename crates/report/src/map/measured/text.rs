@@ -3,7 +3,7 @@
 use model::placements::measured_map::{MeasuredMap, MeasuredValue};
 use model::values::record::RunRecord;
 
-use super::{beside, mix};
+use super::{load_description, mix};
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{Scale, interval, significant};
 use crate::style::{TextStyle, Tone};
@@ -13,8 +13,8 @@ use crate::table::{heading, section};
 const PAIRS_MAX: usize = 60;
 
 /// The map, with a final line feed.
-pub fn text(record: &RunRecord, map: &MeasuredMap, look: &TextStyle) -> String {
-    let mut out = heading(record, look);
+pub fn text(record: &RunRecord, map: &MeasuredMap, style: &TextStyle) -> String {
+    let mut out = heading(record, style);
     let parts = [
         ("Core to core, one way, with loads and stores", pairs(map)),
         ("CPUs to memory", memory(map)),
@@ -27,7 +27,7 @@ pub fn text(record: &RunRecord, map: &MeasuredMap, look: &TextStyle) -> String {
     let shown: Vec<String> = parts
         .into_iter()
         .filter(|(_, grid)| !grid.rows.is_empty())
-        .map(|(title, grid)| format!("{}{}", section(title, look).trim_start(), grid.terminal(look)))
+        .map(|(title, grid)| format!("{}{}", section(title, style).trim_start(), grid.terminal(style)))
         .collect();
     out += &shown.join("\n");
     let more = map.core_to_core.len().saturating_sub(PAIRS_MAX);
@@ -100,11 +100,11 @@ fn sizes(map: &MeasuredMap) -> Grid {
 }
 
 fn loaded(map: &MeasuredMap) -> Grid {
-    let mut grid = grid(&["cpus", "node", "beside", "load, MB/s"], &["node", "load, MB/s"]);
+    let mut grid = grid(&["cpus", "node", "readers", "load, MB/s"], &["node", "load, MB/s"]);
     for point in &map.loaded {
         let load = point.load.as_ref().map_or("-".into(), |load| significant(load.median));
         let cpus = point.cpus.to_string().replace(',', ", ");
-        let about = [cpus, point.node.to_string(), beside(point), load];
+        let about = [cpus, point.node.to_string(), load_description(point), load];
         grid.rows.push(row(&about, &point.latency));
     }
     grid.without_repeats(2)

@@ -115,17 +115,17 @@ fn full_disk_is_reported_and_keeps_the_old_file() {
 #[test]
 fn on_a_small_disk() {
     let Some(path) = given_path() else { return };
-    let elsewhere = tempfile::tempdir().unwrap();
+    let source_dir = tempfile::tempdir().unwrap();
     let run = fixtures::run(RUN, 7);
-    let store = stored(elsewhere.path(), &run, TRIALS, SAMPLES);
+    let store = stored(source_dir.path(), &run, TRIALS, SAMPLES);
     let out = path.with_file_name("out");
     let old = fs::read(export(&store, &run.id, &out).path).unwrap();
-    let left = |room: u64| {
+    let left = |free_bytes: u64| {
         let stat = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&out).output().unwrap();
         let numbers: Vec<u64> =
             String::from_utf8(stat.stdout).unwrap().split_whitespace().map(|number| number.parse().unwrap()).collect();
         let free = numbers[0] * numbers[1];
-        fs::write(path.with_file_name("ballast"), vec![1; free.saturating_sub(room) as usize]).unwrap();
+        fs::write(path.with_file_name("ballast"), vec![1; free.saturating_sub(free_bytes) as usize]).unwrap();
     };
     left(old.len() as u64 / 2);
     let error = store::export::parquet(&store, &run.id, &out).unwrap_err().to_string();
@@ -156,9 +156,9 @@ fn on_a_read_only_disk() {
 }
 
 fn refused(out: &Path, expected: &str) {
-    let elsewhere = tempfile::tempdir().unwrap();
+    let source_dir = tempfile::tempdir().unwrap();
     let run = fixtures::run(RUN, 7);
-    let store = stored(elsewhere.path(), &run, 1, 1);
+    let store = stored(source_dir.path(), &run, 1, 1);
     let error = store::export::parquet(&store, &run.id, out).unwrap_err().to_string();
     assert!(error.starts_with(&format!("cannot write {}", out.display())), "{error}");
     assert!(error.contains(expected), "{error}");

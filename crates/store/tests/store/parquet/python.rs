@@ -52,18 +52,18 @@ fn read_by(module: &str, script: &str) {
         }
         export(&store, &run.id, &out);
         // Readers ignore the partial file of a killed export.
-        leave_half(&out);
+        write_partial_file(&out);
     }
     let output = Command::new(python).args(["-c", script]).arg(&out).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let (about, found) = text.rsplit_once(' ').unwrap();
-    assert_eq!(about, "222 60 ['bandwidth', 'größe / 2=3'] ['2026-09-21']");
+    let (summary, found) = text.rsplit_once(' ').unwrap();
+    assert_eq!(summary, "222 60 ['bandwidth', 'größe / 2=3'] ['2026-09-21']");
     let found: f64 = found.parse().unwrap();
     assert!((found - sum).abs() < 1e-9 * sum, "{found} {sum}");
 }
 
-fn leave_half(out: &Path) {
+fn write_partial_file(out: &Path) {
     let whole =
         crate::parquet::files(out).into_iter().find(|file| !file.to_string_lossy().ends_with("partial")).unwrap();
     let half = out.join(whole.with_file_name(".cc.parquet.nearfar-partial"));

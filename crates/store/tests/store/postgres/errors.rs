@@ -26,15 +26,15 @@ fn check(url: impl Into<PathBuf>, is_expected: fn(&StoreError) -> bool, expected
 #[test]
 fn connection_errors_are_distinguished() {
     let Some(server) = server::start("connection errors") else { return };
-    let is_let_in = |error: &StoreError| matches!(error, StoreError::NotLetIn { .. });
+    let rejected = |error: &StoreError| matches!(error, StoreError::NotLetIn { .. });
     let wrong = server.url_of(OWNER, "wrong-one", DATABASE);
-    check(wrong, is_let_in, "postgres://owner@localhost:");
-    check(server.url_of("nobody-here", PASSWORD, DATABASE), is_let_in, "password authentication failed for user");
+    check(wrong, rejected, "postgres://owner@localhost:");
+    check(server.url_of("nobody-here", PASSWORD, DATABASE), rejected, "password authentication failed for user");
     let without = server.url().display().to_string().replace(&format!(":{PASSWORD}"), "");
     // PGPASSWORD may be set in the environment of the tests; it is wrong for this server.
-    check(without, is_let_in, "password");
-    let is_there = |error: &StoreError| matches!(error, StoreError::NoDatabase { .. });
-    check(server.url_of(OWNER, PASSWORD, "other"), is_there, "database \"other\" does not exist\nhint: the server's");
+    check(without, rejected, "password");
+    let missing = |error: &StoreError| matches!(error, StoreError::NoDatabase { .. });
+    check(server.url_of(OWNER, PASSWORD, "other"), missing, "database \"other\" does not exist\nhint: the server's");
     let is_reached = |error: &StoreError| matches!(error, StoreError::Unreachable { .. });
     check(
         "postgres://u:s3cret@127.0.0.1:1/d",
@@ -103,8 +103,8 @@ fn sslmode_of_the_address_is_applied() {
     for rest in ["", "sslmode=prefer", "sslmode=require", &format!("sslmode=verify-full&sslrootcert={authority}")] {
         assert_eq!(Store::open_existing(&url(rest)).unwrap().runs().unwrap(), [], "{rest}");
     }
-    let is_let_in = |error: &StoreError| matches!(error, StoreError::NotLetIn { .. });
-    check(url("sslmode=disable"), is_let_in, "no encryption");
+    let rejected = |error: &StoreError| matches!(error, StoreError::NotLetIn { .. });
+    check(url("sslmode=disable"), rejected, "no encryption");
 
     // The system does not trust the certificate, and the certificate is not valid for this name.
     let is_tls = |error: &StoreError| matches!(error, StoreError::NoTls { .. } | StoreError::BadAddress { .. });

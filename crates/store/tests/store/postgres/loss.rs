@@ -13,7 +13,7 @@ const TRIALS: u32 = 600;
 
 #[test]
 fn server_killed_during_a_merge_has_all_or_nothing() {
-    let Some(mut server) = server::start("a server that is killed under a merge") else { return };
+    let Some(mut server) = server::start("server killed during a merge") else { return };
     let directory = tempfile::tempdir().unwrap();
     let runs = [fixtures::run("aa", 1), fixtures::run("bb", 2)];
     let first = file(directory.path(), "first.db", &[(&runs[0], 30)], 10);
@@ -24,8 +24,8 @@ fn server_killed_during_a_merge_has_all_or_nothing() {
 
     // An open transaction reads the samples, so the merge blocks there.
     let hold = "BEGIN; LOCK TABLE nearfar.sample IN SHARE MODE; SELECT pg_sleep(1000)";
-    let mut looks = server.psql(server::OWNER, server::PASSWORD, server::DATABASE);
-    let mut looks = looks.args(["-c", hold]).stderr(Stdio::null()).spawn().unwrap();
+    let mut reader = server.psql(server::OWNER, server::PASSWORD, server::DATABASE);
+    let mut reader = reader.args(["-c", hold]).stderr(Stdio::null()).spawn().unwrap();
     server.until("SELECT count(*) FROM pg_locks WHERE relation = 'nearfar.sample'::regclass AND granted", "1");
     let merging = std::thread::spawn({
         let (url, second) = (url.clone(), second.clone());
@@ -36,7 +36,7 @@ fn server_killed_during_a_merge_has_all_or_nothing() {
     let error = merging.join().unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
     assert!(error.to_string().contains("\nhint: results stored before are kept; rerun the same command"), "{error}");
-    assert!(!looks.wait().unwrap().success());
+    assert!(!reader.wait().unwrap().success());
 
     server.serve();
     assert_eq!(content(&Store::open_existing(&url).unwrap()), before, "no rows of the second file");
@@ -49,13 +49,13 @@ fn server_killed_during_a_merge_has_all_or_nothing() {
 
 #[test]
 fn server_killed_during_a_run_keeps_each_confirmed_trial_once() {
-    let Some(mut server) = server::start("a server that is killed under a run") else { return };
+    let Some(mut server) = server::start("server killed during a run") else { return };
     let url = server.url();
     let run = fixtures::run("aa", 7);
     Store::open(&url).unwrap().begin_run(&run).unwrap();
     let mut known = BTreeSet::new();
     for round in 0..4_usize {
-        let (sender, told) = mpsc::channel();
+        let (sender, acknowledgements) = mpsc::channel();
         let writer = std::thread::spawn({
             let (url, run) = (url.clone(), run.clone());
             move || -> Result<(), StoreError> {
@@ -71,12 +71,12 @@ fn server_killed_during_a_run_keeps_each_confirmed_trial_once() {
                 Ok(())
             }
         });
-        let mut acknowledged: BTreeSet<u32> = told.iter().take(7 + 5 * round).collect();
+        let mut acknowledged: BTreeSet<u32> = acknowledgements.iter().take(7 + 5 * round).collect();
         server.kill();
-        acknowledged.extend(told.iter());
+        acknowledged.extend(acknowledgements.iter());
         let error = writer.join().unwrap().unwrap_err();
         assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
-        assert!(acknowledged.len() >= 7, "the server was killed under the writer");
+        assert!(acknowledged.len() >= 7, "the server was killed while the writer was running");
         server.serve();
         let stored = Store::open_existing(&url).unwrap().trials(&run.id).unwrap();
         for trial in &stored {
@@ -85,7 +85,7 @@ fn server_killed_during_a_run_keeps_each_confirmed_trial_once() {
         let positions: BTreeSet<u32> = stored.iter().map(|trial| trial.position).collect();
         assert_eq!(positions.len(), stored.len(), "nothing is counted twice");
         let lost: Vec<&u32> = known.union(&acknowledged).filter(|position| !positions.contains(position)).collect();
-        assert!(lost.is_empty(), "round {round}: {lost:?} were confirmed and are gone");
+        assert!(lost.is_empty(), "round {round}: confirmed trials {lost:?} are missing");
         known = positions;
     }
     let mut store = Store::open(&url).unwrap();

@@ -47,12 +47,12 @@ fn content(store: &Store) -> String {
 fn live(store: &mut Store) -> String {
     let run = RunRecord { host: Some("ä\"';\0\u{e000}".into()), ..fixtures::run("ab12", u64::MAX) };
     let other = RunRecord { simulated: Some("box:1".into()), ..fixtures::run("ab34", 2) };
-    let where_ever = |store: &Store, error: StoreError| {
+    let without_address = |store: &Store, error: StoreError| {
         let path = store.path().display().to_string();
         error.to_string().replace(&path, "IT").replace("results store", "results file")
     };
-    let mut said = vec![format!("{:?}", store.runs().unwrap())];
-    said.push(where_ever(store, store.run("latest").unwrap_err()));
+    let mut results = vec![format!("{:?}", store.runs().unwrap())];
+    results.push(without_address(store, store.run("latest").unwrap_err()));
     fill(store, &run, 40, 7);
     fill(store, &other, 3, 0);
     let twice = store.add_trial(&run.id, &fixtures::trial(&run, 5, 7)).unwrap_err();
@@ -74,26 +74,26 @@ fn live(store: &mut Store) -> String {
         |samples: &[model::values::trial::Sample]| samples.iter().map(|one| one.value.to_bits()).collect::<Vec<_>>();
     assert_eq!(values(&stored[40].outcome.samples), values(&extreme.outcome.samples), "to the last bit");
     assert_eq!(store.run("ab12").unwrap(), run, "every character");
-    said.extend([twice, taken, infinite].map(|error| error.to_string()));
-    let unknown = |name: &str| where_ever(store, store.run(name).unwrap_err());
-    said.extend(["ab", "x", "AB12", "", "a%"].map(unknown));
-    said.push(format!("{:?}", [store.run("ab1"), store.run("ab34")].map(|run| run.unwrap().id)));
+    results.extend([twice, taken, infinite].map(|error| error.to_string()));
+    let unknown = |name: &str| without_address(store, store.run(name).unwrap_err());
+    results.extend(["ab", "x", "AB12", "", "a%"].map(unknown));
+    results.push(format!("{:?}", [store.run("ab1"), store.run("ab34")].map(|run| run.unwrap().id)));
     let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
     let find =
         |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap().map(|run| run.id);
-    said.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
+    results.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
     store.end_run(&run.id, EndReason::Budget).unwrap();
-    said.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
-    said.push(store.begin_run(&run).unwrap_err().to_string());
-    said.push(format!("{:?}", [store.add_table(&table(0.1)), store.add_table(&table(0.1))].map(Result::unwrap)));
-    said.push(store.add_table(&table(0.2)).unwrap_err().to_string());
-    said.push(store.saved_placement("best").unwrap_err().to_string());
+    results.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
+    results.push(store.begin_run(&run).unwrap_err().to_string());
+    results.push(format!("{:?}", [store.add_table(&table(0.1)), store.add_table(&table(0.1))].map(Result::unwrap)));
+    results.push(store.add_table(&table(0.2)).unwrap_err().to_string());
+    results.push(store.saved_placement("best").unwrap_err().to_string());
     for threads in [1, 2] {
         store.save_placement(&SavedPlacement::new("best", &run, &Placement::kernel(threads))).unwrap();
-        said.push(format!("{:?}", store.saved_placement("best").unwrap().placement));
+        results.push(format!("{:?}", store.saved_placement("best").unwrap().placement));
     }
-    said.push(format!("{:?}", store.progress(&RunId("zz".into())).is_err()));
-    said.join("\n")
+    results.push(format!("{:?}", store.progress(&RunId("zz".into())).is_err()));
+    results.join("\n")
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn server_stores_and_reports_the_same_as_a_file() {
     let Some(server) = server::start("results on a server") else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
-    assert!(matches!(Store::open_existing(&server.url()), Err(StoreError::Missing { .. })), "nothing is there yet");
+    assert!(matches!(Store::open_existing(&server.url()), Err(StoreError::Missing { .. })), "there are no results yet");
     let (mut file, mut remote) = (Store::open(&path).unwrap(), Store::open(&server.url()).unwrap());
     assert!(remote.is_on_server() && !file.is_on_server());
     assert_eq!(live(&mut remote), live(&mut file));

@@ -112,8 +112,8 @@ fn reader_role_can_read_but_not_add_rows() {
 fn missing_privileges_are_reported() {
     let Some(server) = start("a stranger on a server") else { return };
     let check = |error: StoreError, expected: &str| assert!(error.to_string().contains(expected), "{error}");
-    let stranger = server.url_of("stranger", "its-own", DATABASE);
-    let error = Store::open_existing(&stranger).unwrap_err();
+    let unprivileged = server.url_of("stranger", "its-own", DATABASE);
+    let error = Store::open_existing(&unprivileged).unwrap_err();
     assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
     check(error, "permission denied for schema nearfar\nhint: docs/guides/shared-store.md lists");
 

@@ -265,10 +265,10 @@ pub fn text(output: &Output) -> String {
 }
 
 /// Polls until a condition holds.
-pub fn until(what: &str, is_so: impl Fn() -> bool) {
+pub fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited in vain until {what}");
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -17,8 +17,8 @@ use crate::kernels::arena::far_failure;
 /// Reads in flight per thread. With more, a disk delays each request of the queue.
 const READS: usize = 48;
 
-pub(super) fn location(folder: &str) -> Result<FarLocation, Failure> {
-    FarLocation::parse(folder).map_err(|error| far_failure(&error))
+pub(super) fn location(dir: &str) -> Result<FarLocation, Failure> {
+    FarLocation::parse(dir).map_err(|error| far_failure(&error))
 }
 
 /// Rejects a disk that is too full or does not support direct I/O, before hours of construction.
@@ -145,7 +145,7 @@ impl TailReader for TailFile {
         self.0.read(number, offset, bytes);
     }
 
-    fn hand_over(&mut self) {
+    fn submit(&mut self) {
         self.0.submit();
     }
 

@@ -154,7 +154,7 @@ fn semi_external(
 ) -> Result<Graph, Failure> {
     let spec = &options.spec;
     let needs = SearchFootprint::of(spec, team.threads(), dram)?;
-    let place = far::location(&options.folder)?;
+    let place = far::location(&options.dir)?;
     far::check(&place, &needs)?;
     let generator = Generator::new(spec)?;
     let generation = generation(spec, &generator, team)?;

@@ -21,7 +21,7 @@ pub(super) struct Options {
     /// DRAM limit of a semi-external graph; `None` if the whole graph is in DRAM.
     pub(super) dram: Option<Dram>,
     /// Directory of the far file.
-    pub(super) folder: String,
+    pub(super) dir: String,
     /// Whether the edge list stays in memory while the graph is searched.
     pub(super) keeps_edges: bool,
     pub(super) tuning: Tuning,
@@ -137,7 +137,7 @@ impl Options {
             roots: parameters.size("roots"),
             columns,
             dram,
-            folder: parameters.text("folder").into(),
+            dir: parameters.text("folder").into(),
             keeps_edges: mode != "expanded" && dram.is_none(),
             tuning,
             tune: parameters.switch("tune"),

@@ -146,10 +146,10 @@ mod tests {
         assert_eq!(wrong_stamp(&words, [5, 5], 4096), Some(0));
         // 16 sectors, of which every second one and the last are checked.
         for (sector, found) in [(4, Some(4)), (15, Some(15)), (3, None)] {
-            let mut spoilt = words.clone();
-            spoilt[sector * SECTOR_WORDS] ^= 1;
-            assert_eq!(wrong_stamp(&spoilt, [5, 5], 8192), found);
-            assert_eq!(wrong_sector(&spoilt, 5, 8192), Some(sector));
+            let mut changed = words.clone();
+            changed[sector * SECTOR_WORDS] ^= 1;
+            assert_eq!(wrong_stamp(&changed, [5, 5], 8192), found);
+            assert_eq!(wrong_sector(&changed, 5, 8192), Some(sector));
             let mut zeros = vec![0; 1 << 10];
             zeros[sector * SECTOR_WORDS] = 1;
             assert_eq!(not_zero(&zeros), found);

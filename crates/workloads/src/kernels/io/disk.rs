@@ -105,7 +105,7 @@ impl Partition {
 
 /// Returns the name of the loop device that is backed by this file. Files match by device and inode, block devices by
 /// their number.
-pub(super) fn loop_on(root: &Path, file: &fs::Metadata) -> Option<String> {
+pub(super) fn loop_device_of(root: &Path, file: &fs::Metadata) -> Option<String> {
     let devices = fs::read_dir(root.join("sys/block")).ok()?;
     devices.flatten().find_map(|device| {
         let backing = fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
@@ -271,8 +271,8 @@ mod tests {
         let of = |file: &str| fs::metadata(at(file)).unwrap();
         assert_eq!(is_swap(root.path(), &of("swap file")), Ok(true));
         assert_eq!(is_swap(root.path(), &of("free")), Ok(false));
-        assert_eq!(loop_on(root.path(), &of("image")).as_deref(), Some("loop3"));
-        assert_eq!(loop_on(root.path(), &of("free")), None);
+        assert_eq!(loop_device_of(root.path(), &of("image")).as_deref(), Some("loop3"));
+        assert_eq!(loop_device_of(root.path(), &of("free")), None);
     }
 
     #[test]

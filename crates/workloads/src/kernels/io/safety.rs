@@ -71,7 +71,7 @@ fn in_use(root: &Path, metadata: &Metadata) -> Result<Option<String>, String> {
     } else if !metadata.is_file() {
         return Ok(Some("it is neither a file nor a disk".into()));
     }
-    if let Some(device) = disk::loop_on(root, metadata) {
+    if let Some(device) = disk::loop_device_of(root, metadata) {
         return Ok(Some(format!("{device} is backed by it")));
     }
     Ok(disk::is_swap(root, metadata)?.then(|| "it is used as swap".into()))

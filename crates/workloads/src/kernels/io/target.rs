@@ -324,15 +324,15 @@ mod tests {
 
     #[test]
     fn missing_named_file_is_created_and_unlinked() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
         let target = IoTarget::open(7, &options(&[("file", path.to_str().unwrap()), ("rw", "write")])).unwrap();
         assert!(target.created && target.bytes == 1 << 20);
         assert_eq!(target.file.metadata().unwrap().mode() & 0o777, 0o600);
         // Its blocks are allocated on the device.
         assert!(target.file.metadata().unwrap().blocks() >= (1 << 20) / 512);
         drop(target);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

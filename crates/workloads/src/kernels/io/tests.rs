@@ -173,8 +173,8 @@ fn each_file_requires_its_own_allow_overwrite() {
         let message = write(allowed).unwrap_err().to_string();
         assert!(message.contains(&format!("hint: --allow-overwrite {missing}")) && untouched(), "{allowed}: {message}");
     }
-    let stranger = write(&format!("{both},/x")).unwrap_err().to_string();
-    assert!(stranger.contains("--allow-overwrite /x names none of the files") && untouched(), "{stranger}");
+    let unnamed = write(&format!("{both},/x")).unwrap_err().to_string();
+    assert!(unnamed.contains("--allow-overwrite /x names none of the files") && untouched(), "{unnamed}");
     write(&both).unwrap();
     let written = files.iter().map(|file| fs::read(file.path()).unwrap()[..4096].to_vec()).collect::<Vec<_>>();
     assert!(!untouched() && written[0] != written[1], "blocks of different files differ");

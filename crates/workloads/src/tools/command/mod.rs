@@ -31,14 +31,14 @@ const WARMUP_MAX: i64 = 1000;
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "command".into(),
-        summary: "any program: its wall time, cpu time, peak memory, or a number that it prints".into(),
+        summary: "any program: wall time, CPU time, peak memory, or a number in its output".into(),
         about:
-            "Runs a command line, without a shell unless `shell` asks for one (whose start-up is then measured too). \
-                Wall time from start to exit; cpu time with waited-for children; peak memory of the largest process. \
-                With `metric`, the last match in its output is the value. {threads}, {cpus} and {node} in a word stand \
-                for the placement's; in the server, {cpus} are the second command's. All metrics are of the measured \
-                command, not of the server. The time limit holds for each command that a trial runs on its own: \
-                preparation, the server until it is ready, each run, cleaning up."
+            "Runs a command line, without a shell unless `shell` is set (its start-up is then measured, too). Measures \
+                wall time from start to exit, CPU time including children, and peak memory of the largest process. With \
+                `metric`, the last match in the output is the value. {threads}, {cpus} and {node} in a word are \
+                replaced by those of the placement; in `server`, {cpus} by the CPUs of the second command. All metrics \
+                are of the measured command, not of the server. The time limit applies to each command of a trial \
+                separately: preparation, the server until it is ready, each run, cleanup."
                 .into(),
         parameters: all_parameters(),
         metrics: all_metrics(),
@@ -61,27 +61,27 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
         },
         text("metric", "regular expression with one group that captures a number in the output; empty for none"),
         text("metric-json", "instead: JSON pointer to a number in the standard output, like /jobs/0/iops"),
-        switch("higher-is-better", "whether more of that number is better; it is then called value-higher"),
+        switch("higher-is-better", "whether a higher number is better; the metric is then value-higher"),
         text(
             "prepare",
-            "command before each run, as argv: neither timed nor seated; once, before the server, with one",
+            "command before each run, as argv, neither timed nor pinned; with a server, once before it starts",
         ),
-        text("cleanup", "command after each run, also a failed one: as prepare; once, after the server, with one"),
+        text(
+            "cleanup",
+            "command after each run, also a failed one, as prepare; with a server, once after it has stopped",
+        ),
         Parameter {
             name: "warmup",
-            about: "runs of the command in each trial before the one that is measured",
+            about: "number of runs in each trial before the measured one",
             kind: ParameterKind::Integer { min: 0, max: WARMUP_MAX },
             default: Some("0"),
             smoke: None,
         },
-        switch("shell", "whether a command that is no JSON list is a line for sh -c"),
-        switch("ignore-failure", "whether the command may end with a status other than 0; a signal still fails"),
-        switch("openmp", "whether the command gets OMP_NUM_THREADS, the placement's threads"),
-        text("server", "second command, as argv: started before the runs, stopped after them; on the second's cpus"),
-        text(
-            "ready",
-            "when the server can be used: port:N, file:PATH or line:REGEX; empty for as soon as it is started",
-        ),
+        switch("shell", "whether a command that is not a JSON list is a line for sh -c"),
+        switch("ignore-failure", "whether any exit status is accepted; a signal still fails the trial"),
+        switch("openmp", "whether OMP_NUM_THREADS is set to the threads of the placement"),
+        text("server", "second command, as argv: started before the runs and stopped after them, on the CPUs for it"),
+        text("ready", "readiness check of the server: port:N, file:PATH or line:REGEX; empty for none"),
     ])
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     for name in ["prepare", "cleanup"] {
         template::words(parameters, name)?;
     }
-    number::wanted(parameters)?;
+    number::rule(parameters)?;
     ready(parameters)?;
     if template::words(parameters, "server")?.is_none() && !parameters.text("ready").is_empty() {
         return Err("ready is given without a server".into());
@@ -116,7 +116,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let cpus: CpuSet = job.seats.iter().copied().collect();
     let line = |name| template::command_line(job, name, &cpus);
     argv(&job.parameters).map_err(Failure::Failed)?;
-    let mut command = line("argv")?.expect("it was checked to name a program");
+    let mut command = line("argv")?.expect("`argv` has checked that it names a program");
     if job.parameters.switch("openmp") {
         // OMP_PROC_BIND is not set: it would override the kernel's scheduling if that is the placement.
         command.environment.insert("OMP_NUM_THREADS".into(), job.threads.to_string());
@@ -142,7 +142,7 @@ pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<S
         return Err(Failure::Failed(format!("it ended with {}", finished.stderr_tail())));
     }
     let mut measured = KernelOutput::default();
-    if let Some(number) = number::wanted(&job.parameters).map_err(Failure::Failed)? {
+    if let Some(number) = number::rule(&job.parameters).map_err(Failure::Failed)? {
         let series = if job.parameters.switch("higher-is-better") { "value-higher" } else { "value" };
         measured.push(series, number.read(finished)?)?;
     }

@@ -15,12 +15,12 @@ pub(super) enum Number {
 }
 
 /// Reads the rule from the parameters. Returns `None` if they request no number.
-pub(super) fn wanted(parameters: &Parameters) -> Result<Option<Number>, String> {
+pub(super) fn rule(parameters: &Parameters) -> Result<Option<Number>, String> {
     match (parameters.text("metric"), parameters.text("metric-json")) {
         ("", "") => Ok(None),
         (expression, "") => expression_of(expression).map(|expression| Some(Number::Match(expression))),
         ("", pointer) => pointer_of(pointer).map(|pointer| Some(Number::Pointer(pointer))),
-        _ => Err("metric and metric-json are both given; a trial has one number".into()),
+        _ => Err("both metric and metric-json are set; hint: set one of them".into()),
     }
 }
 
@@ -66,8 +66,8 @@ fn matched(expression: &Regex, finished: &ProcessResult) -> Result<f64, Failure>
 /// Converts a number, or a string that contains one: some programs quote all values.
 fn pointed_at(pointer: &str, finished: &ProcessResult) -> Result<f64, Failure> {
     let output: serde_json::Value = serde_json::from_slice(&finished.stdout).map_err(|error| {
-        let cut = if finished.stdout_dropped.0 > 0 { " (it was too long and is cut off)" } else { "" };
-        Failure::Failed(format!("its standard output is not one JSON text{cut}: {error}"))
+        let cut = if finished.stdout_dropped.0 > 0 { " (truncated because it was too long)" } else { "" };
+        Failure::Failed(format!("its standard output is not a JSON document{cut}: {error}"))
     })?;
     let found = output
         .pointer(pointer)

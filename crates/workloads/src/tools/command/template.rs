@@ -34,8 +34,8 @@ pub(super) fn words(parameters: &Parameters, name: &str) -> Result<Option<Vec<St
 pub(super) fn command_line(job: &TrialContext, name: &str, cpus: &CpuSet) -> Result<Option<CommandLine>, Failure> {
     let Some(words) = words(&job.parameters, name).map_err(Failure::Failed)? else { return Ok(None) };
     let (allowed_cpus, allowed_nodes) = (allowed("Cpus_allowed_list:")?, allowed("Mems_allowed_list:")?);
-    let stand_for = PlacementVars::new(job.threads, cpus, &job.memory, allowed_cpus, allowed_nodes);
-    let argv = words.iter().map(|word| stand_for.substitute(word)).collect();
+    let variables = PlacementVars::new(job.threads, cpus, &job.memory, allowed_cpus, allowed_nodes);
+    let argv = words.iter().map(|word| variables.substitute(word)).collect();
     Ok(Some(CommandLine { argv, environment: BTreeMap::new() }))
 }
 

@@ -34,21 +34,21 @@ pub(super) struct Corpus {
 }
 
 /// Opens the corpus of a job and reads it once, which loads it into the page cache and yields its length and digest.
-pub(super) fn of(job: &TrialContext, folder: &Path) -> Result<Corpus, Failure> {
+pub(super) fn of(job: &TrialContext, dir: &Path) -> Result<Corpus, Failure> {
     let path = match job.parameters.text("corpus") {
-        "" => made(job, folder)?,
+        "" => made(job, dir)?,
         file => file.into(),
     };
     let (bytes, digest) = read_through(&path)?;
     if bytes == 0 {
-        return Err(Failure::Failed(format!("corpus {} has no bytes", path.display())));
+        return Err(Failure::Failed(format!("corpus {} is empty", path.display())));
     }
     Ok(Corpus { path, bytes, digest })
 }
 
-fn made(job: &TrialContext, folder: &Path) -> Result<PathBuf, Failure> {
+fn made(job: &TrialContext, dir: &Path) -> Result<PathBuf, Failure> {
     let (size, seed) = (job.parameters.size("size"), job.parameters.integer("seed") as u64);
-    let path = cache::get_or_create(folder, &format!("corpus-{VERSION}-{seed}-{size}"), |path| {
+    let path = cache::get_or_create(dir, &format!("corpus-{VERSION}-{seed}-{size}"), |path| {
         let wrong = |error: std::io::Error| io_failure("write", path, &error);
         let file = File::create(path).map_err(wrong)?;
         write(seed, size, BufWriter::with_capacity(READ, file)).map_err(wrong)
@@ -181,7 +181,7 @@ fn noise(_: &Language, random: &mut Random, part: &mut Vec<u8>) {
 /// Length and digest of a file. The digest distinguishes files but is not cryptographic.
 fn read_through(path: &Path) -> Result<(u64, u64), Failure> {
     let wrong = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::Failed(format!("corpus {} is not there", path.display())),
+        std::io::ErrorKind::NotFound => Failure::Failed(format!("corpus {} does not exist", path.display())),
         _ => io_failure("read", path, &error),
     };
     let mut file = File::open(path).map_err(wrong)?;
@@ -214,7 +214,7 @@ pub(super) fn compare(corpus: &Corpus, mut other: impl Read) -> Result<(), Failu
         let differs = expected[..common].iter().zip(&found[..common]).position(|(one, other)| one != other);
         if let Some(offset) = differs.or((got[0] != got[1]).then_some(common)) {
             let at = at + offset;
-            return Err(Failure::Failed(format!("what was compressed comes back different from byte {at} on")));
+            return Err(Failure::Failed(format!("decompressed data differ from the corpus at byte {at}")));
         }
         if common == 0 {
             return Ok(());
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(bytes(1, 3 * PART + 5), bytes(1, 16 * PART)[..3 * PART + 5]);
         assert_ne!(bytes(1, PART), bytes(2, PART));
         // Digest of the data of this version. If it changes, change VERSION.
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("corpus");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("corpus");
         std::fs::write(&path, bytes(1, 1 << 20)).unwrap();
         assert_eq!(read_through(&path).unwrap(), (1 << 20, DIGEST_OF_A_MIB));
     }
@@ -282,8 +282,8 @@ mod tests {
 
     #[test]
     fn comparison_reports_the_position_of_a_difference() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("corpus");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("corpus");
         let mut content = bytes(1, READ + 100);
         std::fs::write(&path, &content).unwrap();
         let (bytes, digest) = read_through(&path).unwrap();
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(compare(&corpus, content.as_slice()), Ok(()));
         let differs = |other: &[u8]| compare(&corpus, other).unwrap_err().to_string();
         assert!(differs(&content[..READ + 99]).contains(&format!("byte {}", READ + 99)));
-        assert!(differs(&[]).contains("byte 0 on"));
+        assert!(differs(&[]).contains("at byte 0"));
         content.push(1);
         assert!(differs(&content).contains(&format!("byte {}", READ + 100)));
         content[READ + 7] ^= 1;
@@ -300,18 +300,18 @@ mod tests {
 
     #[test]
     fn missing_or_empty_corpus_returns_an_error() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let mut job = crate::kernels::job_for_tests("compress");
         crate::kernels::set(&mut job, "corpus", "/no/such/corpus");
-        assert!(of(&job, folder.path()).unwrap_err().to_string().contains("/no/such/corpus is not there"));
-        let empty = folder.path().join("empty");
+        assert!(of(&job, dir.path()).unwrap_err().to_string().contains("/no/such/corpus does not exist"));
+        let empty = dir.path().join("empty");
         std::fs::write(&empty, "").unwrap();
         crate::kernels::set(&mut job, "corpus", empty.to_str().unwrap());
-        let failure = of(&job, folder.path()).unwrap_err().to_string();
-        assert!(failure.contains("empty has no bytes"), "{failure}");
+        let failure = of(&job, dir.path()).unwrap_err().to_string();
+        assert!(failure.contains("empty is empty"), "{failure}");
         crate::kernels::set(&mut job, "corpus", "");
-        let made = of(&job, folder.path()).unwrap();
+        let made = of(&job, dir.path()).unwrap();
         std::fs::write(&made.path, "short").unwrap();
-        assert!(of(&job, folder.path()).unwrap_err().to_string().contains("hint: remove it"));
+        assert!(of(&job, dir.path()).unwrap_err().to_string().contains("hint: remove it"));
     }
 }

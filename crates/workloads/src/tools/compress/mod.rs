@@ -93,11 +93,11 @@ static PROGRAMS: [Program; 5] = [
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "compress".into(),
-        summary: "a file compressed or decompressed by zstd, xz, bzip3, pigz or gzip".into(),
+        summary: "compression or decompression of a file by zstd, xz, bzip3, pigz or gzip".into(),
         about:
             "MB/s of uncompressed data and the ratio, at the program's default level with the placement's threads. The \
-                file is made, the same everywhere, or your own; it is read from the page cache. What comes back is \
-                compared in every trial. gzip has one thread, and zstd decompresses with one. More in docs/guides/programs.md."
+                file is generated, identically on all machines, or set by `corpus`, and is in the page cache. Every trial \
+                verifies the decompressed data. gzip and decompression by zstd use one thread. See docs/guides/programs.md."
                 .into(),
         parameters: all_parameters(),
         metrics: all_metrics(),
@@ -111,34 +111,34 @@ fn all_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "program",
-            about: "which one, at its default level",
+            about: "program to run, at its default level",
             kind: ParameterKind::Choice(PROGRAMS.iter().map(|program| program.name.into()).collect()),
             default: Some("zstd"),
             smoke: None,
         },
         Parameter {
             name: "direction",
-            about: "compress, or decompress what the same program has compressed",
+            about: "compress, or decompress a file compressed by the same program",
             kind: choice(&["compress", "decompress"]),
             default: Some("compress"),
             smoke: None,
         },
         Parameter {
             name: "size",
-            about: "of the file that is made",
+            about: "size of the generated file",
             kind: ParameterKind::Size { min: Bytes(1), max: Bytes(1 << 40) },
             default: Some("96MiB"),
             smoke: Some("1MiB"),
         },
         Parameter {
             name: "seed",
-            about: "of the file that is made",
+            about: "seed of the generated file",
             kind: ParameterKind::Integer { min: 0, max: i64::MAX },
             default: Some("1"),
             smoke: None,
         },
-        text("corpus", "a file of yours instead; empty for the one that is made"),
-        text("folder", "where files are made; empty for the system's folder for temporary files"),
+        text("corpus", "file to compress; empty for a generated one"),
+        text("folder", "directory of the files; empty for the system's temporary directory"),
     ])
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
     match std::fs::metadata(corpus) {
         Ok(found) if !found.is_file() => Err(format!("corpus {corpus} is not a file")),
-        Ok(found) if found.len() == 0 => Err(format!("corpus {corpus} has no bytes")),
+        Ok(found) if found.len() == 0 => Err(format!("corpus {corpus} is empty")),
         Ok(_) => Ok(()),
         Err(error) => Err(format!("corpus {corpus}: {error}")),
     }
@@ -169,27 +169,28 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let unpacks = job.parameters.text("direction") == "decompress";
     check_threads(program, unpacks, job.threads)?;
     installed::require(program.name, program.package)?;
-    let folder = match job.parameters.text("folder") {
+    let dir = match job.parameters.text("folder") {
         "" => std::env::temp_dir(),
-        folder => folder.into(),
+        dir => dir.into(),
     };
-    let cache = cache::folder(&folder)?;
+    let cache = cache::cache_dir(&dir)?;
     let corpus = corpus::of(job, &cache)?;
-    let scratch = Scratch::new(&folder)?;
-    let (took, packed) = if unpacks {
+    let scratch = Scratch::new(&dir)?;
+    let (elapsed, packed) = if unpacks {
         let packed = prepared(program, &corpus, &cache, &scratch)?;
         let output = scratch.path("output");
-        let took = process::run(command(program, true, job.threads, &packed, &output)?, program.name, &scratch)?;
+        let elapsed = process::run(command(program, true, job.threads, &packed, &output)?, program.name, &scratch)?;
         let file = File::open(&output).map_err(|error| io_failure("read", &output, &error))?;
         corpus::compare(&corpus, file)?;
-        (took, packed)
+        (elapsed, packed)
     } else {
         let output = scratch.path(&format!("output.{}", program.suffix));
-        let took = process::run(command(program, false, job.threads, &corpus.path, &output)?, program.name, &scratch)?;
+        let elapsed =
+            process::run(command(program, false, job.threads, &corpus.path, &output)?, program.name, &scratch)?;
         check_round_trip(program, &output, &corpus)?;
-        (took, output)
+        (elapsed, output)
     };
-    let seconds = took.as_secs_f64();
+    let seconds = elapsed.as_secs_f64();
     let mut measured = KernelOutput::default();
     measured.push("throughput", corpus.bytes as f64 / seconds / 1e6)?;
     measured.push("ratio", corpus.bytes as f64 / size(&packed)? as f64)?;
@@ -199,7 +200,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
 
 fn program(job: &TrialContext) -> &'static Program {
     let name = job.parameters.text("program");
-    PROGRAMS.iter().find(|program| program.name == name).expect("it is one of the choices")
+    PROGRAMS.iter().find(|program| program.name == name).expect("`program` is one of the choices")
 }
 
 fn check_threads(program: &Program, unpacks: bool, threads: usize) -> Result<(), Failure> {
@@ -209,12 +210,12 @@ fn check_threads(program: &Program, unpacks: bool, threads: usize) -> Result<(),
     }
     let does = if unpacks { "decompresses" } else { "compresses" };
     let hint = "hint: a placement of one thread, such as --threads 1";
-    Err(Failure::Unavailable(format!("{} {does} with one thread, the placement has {threads}; {hint}", program.name)))
+    Err(Failure::Unavailable(format!("{} {does} with one thread, not {threads}; {hint}", program.name)))
 }
 
 /// Returns a command that reads one file and writes another.
 fn command(program: &Program, unpacks: bool, threads: usize, input: &Path, output: &Path) -> Result<Command, Failure> {
-    let file = File::create(output).map_err(|error| io_failure("make", output, &error))?;
+    let file = File::create(output).map_err(|error| io_failure("create", output, &error))?;
     let mut command = Command::new(program.name);
     // Environment variables with default options would change the measurement.
     for name in ["ZSTD_CLEVEL", "ZSTD_NBTHREADS", "XZ_DEFAULTS", "XZ_OPT", "GZIP", "PIGZ"] {
@@ -258,11 +259,11 @@ fn check_round_trip(program: &Program, packed: &Path, corpus: &Corpus) -> Result
     if status.success() {
         return Ok(());
     }
-    Err(Failure::Failed(format!("{} ended with {status} when it decompressed its own file", program.name)))
+    Err(Failure::Failed(format!("{} ended with {status} when decompressing its own output", program.name)))
 }
 
 fn size(path: &Path) -> Result<u64, Failure> {
-    std::fs::metadata(path).map(|found| found.len()).map_err(|error| io_failure("look at", path, &error))
+    std::fs::metadata(path).map(|found| found.len()).map_err(|error| io_failure("inspect", path, &error))
 }
 
 #[cfg(test)]
@@ -270,9 +271,9 @@ mod tests {
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests};
 
-    fn job(program: &str, direction: &str, threads: usize, folder: &Path) -> TrialContext {
+    fn job(program: &str, direction: &str, threads: usize, dir: &Path) -> TrialContext {
         let mut job = TrialContext { threads, ..job_for_tests("compress") };
-        for (name, text) in [("program", program), ("direction", direction), ("folder", folder.to_str().unwrap())] {
+        for (name, text) in [("program", program), ("direction", direction), ("folder", dir.to_str().unwrap())] {
             crate::kernels::set(&mut job, name, text);
         }
         job
@@ -280,43 +281,43 @@ mod tests {
 
     #[test]
     fn every_program_restores_the_corpus() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for program in &PROGRAMS {
             if let Err(why) = installed::require(program.name, program.package) {
                 println!("skipped: {}: {why}", program.name);
                 continue;
             }
             for (direction, threads) in [("compress", 1), ("decompress", 1), ("compress", 2), ("decompress", 2)] {
-                match run(&job(program.name, direction, threads, folder.path())) {
+                match run(&job(program.name, direction, threads, dir.path())) {
                     Ok(measured) => {
                         check_smoke("compress", &measured);
                         let ratio = measured.samples[1].value;
                         assert!((1.5..6.0).contains(&ratio), "{} {ratio}", program.name);
                     }
                     Err(Failure::Unavailable(why)) => {
-                        assert!(threads == 2 && why.contains("with one thread, the placement has 2"), "{why}");
+                        assert!(threads == 2 && why.contains("with one thread, not 2"), "{why}");
                     }
                     Err(why) => panic!("{} {direction} x {threads}: {why}", program.name),
                 }
             }
         }
         // Only the cache remains.
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn wrong_decompressed_data_fails_the_trial() {
-        let folder = tempfile::tempdir().unwrap();
-        let job = job("gzip", "decompress", 1, folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let job = job("gzip", "decompress", 1, dir.path());
         run(&job).unwrap();
-        let cache = cache::folder(folder.path()).unwrap();
+        let cache = cache::cache_dir(dir.path()).unwrap();
         let entries = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
         let packed = entries.into_iter().find(|path| path.extension().is_some_and(|end| end == "gz")).unwrap();
-        let other = folder.path().join("other");
+        let other = dir.path().join("other");
         std::fs::write(&other, "something else").unwrap();
         let output = Command::new("gzip").arg("-c").arg(&other).output().unwrap();
         std::fs::write(&packed, output.stdout).unwrap();
-        assert!(run(&job).unwrap_err().to_string().contains("different from byte 0 on"));
+        assert!(run(&job).unwrap_err().to_string().contains("at byte 0"));
         std::fs::write(&packed, "no gzip").unwrap();
         assert!(run(&job).unwrap_err().to_string().contains("gzip ended with"));
     }
@@ -334,8 +335,8 @@ mod tests {
 
     #[test]
     fn invalid_corpus_is_reported_before_the_run() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut job = job("zstd", "compress", 1, folder.path());
+        let dir = tempfile::tempdir().unwrap();
+        let mut job = job("zstd", "compress", 1, dir.path());
         assert_eq!(check(&job.parameters), Ok(()));
         for (corpus, expected) in [("/no/such", "/no/such"), ("/tmp", "not a file"), ("/dev/null", "not a file")] {
             crate::kernels::set(&mut job, "corpus", corpus);

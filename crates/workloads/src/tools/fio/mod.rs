@@ -46,10 +46,10 @@ pub(crate) fn describe() -> WorkloadSpec {
     let of_one_file = |metric: &MetricSpec| !io::FILE_SERIES.contains(&metric.series.as_str());
     WorkloadSpec {
         name: "fio".into(),
-        summary: "an installed fio on the same cells as io".into(),
-        about: "Runs fio with as many threads as the placement has, and reads its JSON. Not ours and not part of this \
-                program: Debian's package fio. Parameters and metrics are those of workload io; threads are numjobs. With a \
-                rate, its latency counts from when a request began. More in docs/guides/fio.md."
+        summary: "an installed fio, on the same cells as io".into(),
+        about: "Runs fio with as many threads (numjobs) as the placement has, and parses its JSON. It is an external \
+                program: Debian's package fio. Parameters and metrics are those of workload io. With a rate, latency is \
+                counted from the actual start of a request. See docs/guides/fio.md."
             .into(),
         trial_time_guess: Nanos(6_000_000_000),
         metrics: same.metrics.into_iter().filter(of_one_file).collect(),
@@ -64,28 +64,28 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let version = Command::new("fio").arg("--version").output();
     let version = version.map_err(|error| io_failure("run", "fio".as_ref(), &error))?;
     check_version(&String::from_utf8_lossy(&version.stdout))?;
-    let lent = io::ExternalFile::open(job)?;
-    if lent.is_created() && job.parameters.switch("verify") && !io::has_writes(&job.parameters) {
+    let file = io::ExternalFile::open(job)?;
+    if file.is_created() && job.parameters.switch("verify") && !io::has_writes(&job.parameters) {
         // Reads must find the data that fio has written, or there would be nothing to verify.
-        fio(job, &lent, FioRun::Write, &scratch)?;
+        fio(job, &file, FioRun::Write, &scratch)?;
     }
-    let output = fio(job, &lent, FioRun::Measure, &scratch)?;
-    lent.unchanged()?;
+    let output = fio(job, &file, FioRun::Measure, &scratch)?;
+    file.unchanged()?;
     let mut measured = KernelOutput::default();
     report(job, &output, &mut measured)?;
     Ok(measured)
 }
 
-fn check_version(said: &str) -> Result<(), Failure> {
-    let numbers = said.trim().strip_prefix("fio-").and_then(|rest| rest.split_once('.'));
+fn check_version(version_text: &str) -> Result<(), Failure> {
+    let numbers = version_text.trim().strip_prefix("fio-").and_then(|rest| rest.split_once('.'));
     let minor =
         |text: &str| text.split(|letter: char| !letter.is_ascii_digit()).next().and_then(|text| text.parse().ok());
     let version = numbers.and_then(|(major, rest)| Some((major.parse::<u32>().ok()?, minor(rest)?)));
     match version {
         Some(version) if version.0 == OLDEST.0 && version >= OLDEST => Ok(()),
         _ => Err(Failure::Unavailable(format!(
-            "fio says that it is version '{}'; known is fio {}.{} and later of fio {}",
-            said.trim(),
+            "unsupported fio version '{}'; supported are {}.{} and later versions of fio {}",
+            version_text.trim(),
             OLDEST.0,
             OLDEST.1,
             OLDEST.0
@@ -94,11 +94,11 @@ fn check_version(said: &str) -> Result<(), Failure> {
 }
 
 /// Runs fio once, to completion.
-fn fio(job: &TrialContext, lent: &io::ExternalFile, pass: FioRun, scratch: &Scratch) -> Result<Output, Failure> {
+fn fio(job: &TrialContext, file: &io::ExternalFile, pass: FioRun, scratch: &Scratch) -> Result<Output, Failure> {
     let path = scratch.path("output.json");
     let mut command = Command::new("fio");
     // fio leaves files in its working directory.
-    command.args(words(job, &lent.path(), lent.bytes(), pass, &path)).current_dir(scratch.dir()).stdout(Stdio::null());
+    command.args(words(job, &file.path(), file.bytes(), pass, &path)).current_dir(scratch.dir()).stdout(Stdio::null());
     process::run(command, "fio", scratch).map_err(unavailable)?;
     read(&path)
 }
@@ -107,7 +107,7 @@ fn read(path: &Path) -> Result<Output, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| io_failure("read", path, &error))?;
     report::parse(&text).map_err(|error| {
         let line = error.line.map_or(String::new(), |line| format!("line {line}: "));
-        unavailable(Failure::Failed(format!("what fio printed: {line}{}", error.what)))
+        unavailable(Failure::Failed(format!("invalid output of fio: {line}{}", error.what)))
     })
 }
 
@@ -119,20 +119,20 @@ fn unavailable(failure: Failure) -> Failure {
         ("not loadable", "another engine, or a fio that was built with it"),
         ("Function not implemented", "another engine"),
         ("Operation not supported", "without iopoll, or another engine"),
-        ("No space left on device", "a smaller size, or TMPDIR elsewhere"),
+        ("No space left on device", "a smaller size, or TMPDIR on another disk"),
         ("Cannot allocate memory", "registered=false, or a larger limit of locked memory (ulimit -l)"),
     ];
     let Failure::Failed(why) = &failure else { return failure };
-    match REFUSALS.iter().find(|(said, _)| why.contains(said)) {
+    match REFUSALS.iter().find(|(message, _)| why.contains(message)) {
         Some((_, hint)) => Failure::Unavailable(format!("{why}; hint: {hint}")),
         None => failure,
     }
 }
 
 fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> Result<(), Failure> {
-    let wrong = |why: String| Failure::Failed(format!("what fio printed: {why}"));
+    let wrong = |why: String| Failure::Failed(format!("invalid output of fio: {why}"));
     let [ran] = output.jobs.as_slice() else {
-        return Err(wrong(format!("{} jobs, one was asked for", output.jobs.len())));
+        return Err(wrong(format!("{} jobs instead of one", output.jobs.len())));
     };
     let mixed = io::mixes(&job.parameters);
     let (asked, other) = match (mixed, io::has_writes(&job.parameters)) {
@@ -141,20 +141,20 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
         (false, false) => ("read", Some("write")),
     };
     if other.is_some_and(|other| ran.direction(other).is_some()) {
-        return Err(wrong("it wrote, and was asked to read".into()));
+        return Err(wrong("writes although only reads were requested".into()));
     }
-    let figures = ran.direction(asked).ok_or_else(|| wrong(format!("no request of kind {asked} was done")))?;
+    let figures = ran.direction(asked).ok_or_else(|| wrong(format!("no requests of kind {asked}")))?;
     if figures.milliseconds < MILLISECONDS_MIN {
         let ms = figures.milliseconds;
         return Err(wrong(format!(
-            "it took {ms} ms, too short for a rate by whole ones; hint: a larger amount, or runtime"
+            "run time of {ms} ms, too short for a rate in whole milliseconds; hint: a larger amount, or runtime"
         )));
     }
     let block = job.parameters.size("bs") as f64;
     let each = figures.bytes_per_second / figures.rate;
     // Both values are rounded: fio computes the rate from a time in whole milliseconds.
     if (each / block - 1.0).abs() > 0.01 {
-        return Err(wrong(format!("its requests had {each:.0} bytes, {block} were asked for")));
+        return Err(wrong(format!("requests of {each:.0} bytes instead of {block}")));
     }
     measured.push("iops", figures.rate)?;
     measured.push("bandwidth", figures.bytes_per_second / f64::from(1 << 20))?;
@@ -176,7 +176,7 @@ fn latencies(figures: &Figures, measured: &mut KernelOutput) -> Result<(), Failu
     measured.push("latency-mean", total.mean_us)?;
     for (percentile, series) in PERCENTILES {
         let us = total.percentile(percentile);
-        let us = us.ok_or_else(|| Failure::Failed(format!("what fio printed: there is no percentile {percentile}")))?;
+        let us = us.ok_or_else(|| Failure::Failed(format!("invalid output of fio: no percentile {percentile}")))?;
         measured.push(series, us)?;
     }
     // Engines that submit and wait in one call do not have two separate times.

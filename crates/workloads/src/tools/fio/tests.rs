@@ -48,7 +48,7 @@ fn parameters_and_metrics_match_those_of_io() {
     let (fio, io) = (describe(), io::describe());
     assert_eq!(fio.parameters, io.parameters);
     let of_all = io.metrics.len() - io::FILE_SERIES.len();
-    assert_eq!(fio.metrics, io.metrics[..of_all], "one file has no files beside it");
+    assert_eq!(fio.metrics, io.metrics[..of_all], "without the metrics of several files");
     assert_eq!((fio.name.as_str(), fio.metrics[0].name.as_str()), ("fio", "iops"));
     for name in ["amount", "ramp", "rate", "verify", "registered", "allow-overwrite"] {
         assert!(fio.parameter(name).is_some(), "{name}");
@@ -188,7 +188,7 @@ fn arguments_contain_all_parameters() {
         ("sqpoll", "true"),
         ("iopoll", "true"),
     ];
-    let said = words(&TrialContext { threads: 3, ..job(&asked) }, "/a:b", 8 << 20, FioRun::Measure, Path::new("/o"));
+    let args = words(&TrialContext { threads: 3, ..job(&asked) }, "/a:b", 8 << 20, FioRun::Measure, Path::new("/o"));
     for word in [
         "--filename=/a\\:b",
         "--output=/o",
@@ -216,9 +216,9 @@ fn arguments_contain_all_parameters() {
         "--hipri=1",
         "--norandommap=1",
     ] {
-        assert!(said.iter().any(|known| known == word), "{word} of {said:?}");
+        assert!(args.iter().any(|known| known == word), "{word} of {args:?}");
     }
-    assert!(!said.iter().any(|word| word == "--readonly"));
+    assert!(!args.iter().any(|word| word == "--readonly"));
     let reads = words(
         &TrialContext { threads: 4, ..job(&[("rw", "read"), ("amount", "1MiB")]) },
         "/a",
@@ -259,14 +259,14 @@ fn report_is_parsed_and_unrequested_results_are_rejected() {
         ]
     );
     assert_eq!(mixed.len(), describe().metrics.len());
-    assert!(report(&job(&[("rw", "randwrite")]), READ).unwrap_err().contains("no request of kind write"));
-    assert!(report(&psync, MIXED).unwrap_err().contains("it wrote, and was asked to read"));
-    assert!(report(&job(&[("bs", "8KiB")]), READ).unwrap_err().contains("had 4096 bytes, 8192 were"));
+    assert!(report(&job(&[("rw", "randwrite")]), READ).unwrap_err().contains("no requests of kind write"));
+    assert!(report(&psync, MIXED).unwrap_err().contains("writes although only reads were requested"));
+    assert!(report(&job(&[("bs", "8KiB")]), READ).unwrap_err().contains("of 4096 bytes instead of 8192"));
     assert!(report(&psync, &READ.replace("50.000000", "51.000000")).unwrap_err().contains("no percentile 50"));
     assert!(report(&psync, &READ.replace("fio-3.33", "fio-4.1")).unwrap_err().contains("version 'fio-4.1'"));
     assert!(report(&psync, "{").unwrap_err().contains("not the JSON"));
     let short = READ.replace(&format!("\"runtime\" : {}", milliseconds(READ)), "\"runtime\" : 19");
-    assert!(report(&psync, &short).unwrap_err().contains("it took 19 ms, too short"));
+    assert!(report(&psync, &short).unwrap_err().contains("run time of 19 ms, too short"));
 }
 
 /// Duration of the reads.
@@ -289,8 +289,8 @@ fn unsupported_versions_return_errors() {
 
 #[test]
 fn unsupported_requests_are_unavailable() {
-    let said = |words: &str| unavailable(Failure::Failed(format!("fio ended with 1 and said: {words}")));
-    assert!(matches!(said("your file system does not support direct=1/buffered=0"), Failure::Unavailable(_)));
-    assert!(matches!(said("engine xyz not loadable"), Failure::Unavailable(_)));
-    assert!(matches!(said("something else"), Failure::Failed(_)));
+    let failure = |message: &str| unavailable(Failure::Failed(format!("fio failed with exit status: 1: {message}")));
+    assert!(matches!(failure("your file system does not support direct=1/buffered=0"), Failure::Unavailable(_)));
+    assert!(matches!(failure("engine xyz not loadable"), Failure::Unavailable(_)));
+    assert!(matches!(failure("something else"), Failure::Failed(_)));
 }

@@ -41,10 +41,10 @@ const DEPTH_MAX: u32 = 64;
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "kernel-build".into(),
-        summary: "a Linux kernel compiled: seconds of make -j with the placement's threads".into(),
-        about: "Seconds of `make vmlinux` in an empty folder, configured before. The source: a folder, a tar file, or \
-                Debian's package linux-source; where there is none, a small program of ours, which is not a kernel and \
-                has a metric of its own. It takes minutes, defconfig more: see --time-limit. More in docs/guides/programs.md."
+        summary: "compilation of a Linux kernel: seconds of make -j with the placement's threads".into(),
+        about: "Seconds of `make vmlinux` in an empty build directory, after configuration. The source is a directory, a \
+                tar file or Debian's package linux-source; without any, a small generated program is built, which has a \
+                separate metric. A build takes minutes, defconfig more: see --time-limit and docs/guides/programs.md."
             .into(),
         parameters: all_parameters(),
         metrics: all_metrics(),
@@ -57,28 +57,28 @@ fn all_parameters() -> Vec<ParameterSpec> {
     parameters([
         Parameter {
             name: "source",
-            about: "a folder or tar file; debian for /usr/src/linux-source-*; small for our program; auto: debian, else small",
+            about: "a directory or tar file; debian: /usr/src/linux-source-*; small: generated program; auto: debian, else small",
             kind: ParameterKind::Text,
             default: Some("auto"),
             smoke: Some("small"),
         },
         Parameter {
             name: "config",
-            about: "the kernel's configuration, of its own makefile",
+            about: "target of the kernel's makefile that configures it",
             kind: choice(&["tinyconfig", "defconfig"]),
             default: Some("tinyconfig"),
             smoke: None,
         },
         Parameter {
             name: "files",
-            about: "files of the small program",
+            about: "number of files of the small program",
             kind: ParameterKind::Integer { min: 1, max: 100_000 },
             default: Some("100"),
             smoke: Some("4"),
         },
         Parameter {
             name: "folder",
-            about: "where sources are unpacked and things are built; empty for the system's folder for temporary files",
+            about: "directory of unpacked sources and builds; empty for the system's temporary directory",
             kind: ParameterKind::Text,
             default: Some(""),
             smoke: None,
@@ -96,27 +96,27 @@ fn all_metrics() -> Vec<MetricSpec> {
 
 /// The result of a build.
 struct Built {
-    took: Duration,
+    elapsed: Duration,
     objects: u64,
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let source = source::of(job.parameters.text("source"))?;
     need_programs(&source, job.parameters.text("config"))?;
-    let folder: PathBuf = match job.parameters.text("folder") {
+    let dir: PathBuf = match job.parameters.text("folder") {
         "" => std::env::temp_dir(),
-        folder => folder.into(),
+        dir => dir.into(),
     };
-    let scratch = Scratch::new(&folder)?;
+    let scratch = Scratch::new(&dir)?;
     let mut measured = KernelOutput::default();
     let (series, built) = match source {
         KernelTree::Kernel(path) => {
-            let path = source::unpacked(&path, &cache::folder(&folder)?, &scratch)?;
+            let path = source::unpacked(&path, &cache::cache_dir(&dir)?, &scratch)?;
             ("build", kernel(job, &path, &scratch)?)
         }
         KernelTree::Small => ("build-small", small_program(job, &scratch)?),
     };
-    measured.push(series, built.took.as_secs_f64())?;
+    measured.push(series, built.elapsed.as_secs_f64())?;
     measured.push("objects", built.objects as f64)?;
     Ok(measured)
 }
@@ -150,7 +150,7 @@ fn make() -> Command {
 }
 
 fn kernel(job: &TrialContext, source: &Path, scratch: &Scratch) -> Result<Built, Failure> {
-    let built = new_folder(scratch)?;
+    let built = new_build_dir(scratch)?;
     let make = |words: &[&str]| {
         let mut make = make();
         make.arg("-C").arg(source).arg(format!("O={}", built.display())).args(words);
@@ -160,39 +160,39 @@ fn kernel(job: &TrialContext, source: &Path, scratch: &Scratch) -> Result<Built,
     process::run(make(&[config]), &format!("make {config}"), scratch)?;
     let before = count_objects(&built, 0)?;
     let jobs = format!("-j{}", job.threads);
-    let took = process::run(make(&[&jobs, "vmlinux"]), "make vmlinux", scratch)?;
+    let elapsed = process::run(make(&[&jobs, "vmlinux"]), "make vmlinux", scratch)?;
     // Programs compiled during configuration are not part of the build.
     let objects = count_objects(&built, 0)?.saturating_sub(before);
     check_kernel(&built.join("vmlinux"), objects)?;
-    Ok(Built { took, objects })
+    Ok(Built { elapsed, objects })
 }
 
 fn small_program(job: &TrialContext, scratch: &Scratch) -> Result<Built, Failure> {
     let source = scratch.path("source");
-    std::fs::create_dir(&source).map_err(|error| io_failure("make", &source, &error))?;
+    std::fs::create_dir(&source).map_err(|error| io_failure("create", &source, &error))?;
     let files = job.parameters.size("files");
     let expected = small::write(&source, files)?;
-    let built = new_folder(scratch)?;
+    let built = new_build_dir(scratch)?;
     let mut make = make();
     make.arg("-C").arg(&built).arg("-f").arg(source.join("Makefile"));
     make.arg(format!("SOURCE={}", source.display())).arg(format!("-j{}", job.threads));
-    let took = process::run(make, "make", scratch)?;
+    let elapsed = process::run(make, "make", scratch)?;
     let objects = count_objects(&built, 0)?;
     check_small(&built.join("program"), expected, objects, files as u64 + 1)?;
-    Ok(Built { took, objects })
+    Ok(Built { elapsed, objects })
 }
 
-fn new_folder(scratch: &Scratch) -> Result<PathBuf, Failure> {
+fn new_build_dir(scratch: &Scratch) -> Result<PathBuf, Failure> {
     let built = scratch.path("built");
-    std::fs::create_dir(&built).map_err(|error| io_failure("make", &built, &error))?;
+    std::fs::create_dir(&built).map_err(|error| io_failure("create", &built, &error))?;
     Ok(built)
 }
 
 /// Counts the object files in a directory and its subdirectories.
-fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
-    let wrong = |error: std::io::Error| io_failure("look into", folder, &error);
+fn count_objects(dir: &Path, depth: u32) -> Result<u64, Failure> {
+    let wrong = |error: std::io::Error| io_failure("list", dir, &error);
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).map_err(wrong)? {
+    for entry in std::fs::read_dir(dir).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
         let kind = entry.file_type().map_err(wrong)?;
         if kind.is_dir() && depth < DEPTH_MAX {
@@ -205,13 +205,13 @@ fn count_objects(folder: &Path, depth: u32) -> Result<u64, Failure> {
 
 /// Verifies that a kernel was built from many object files.
 fn check_kernel(vmlinux: &Path, objects: u64) -> Result<(), Failure> {
-    let content = std::fs::read(vmlinux).map_err(|error| Failure::Failed(format!("no vmlinux was made: {error}")))?;
+    let content = std::fs::read(vmlinux).map_err(|error| Failure::Failed(format!("cannot read vmlinux: {error}")))?;
     if !content.starts_with(b"\x7fELF") {
-        return Err(Failure::Failed("the vmlinux that was made is not an ELF file".into()));
+        return Err(Failure::Failed("vmlinux is not an ELF file".into()));
     }
     if objects < OBJECTS_MIN {
         return Err(Failure::Failed(format!(
-            "only {objects} object files were made; a kernel has {OBJECTS_MIN} at least"
+            "only {objects} object files were built; a kernel has at least {OBJECTS_MIN}"
         )));
     }
     Ok(())
@@ -226,7 +226,7 @@ fn check_small(program: &Path, expected: u64, objects: u64, files: u64) -> Resul
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "the small program printed '{printed}' instead of {expected}, of {objects} object files where {files} belong"
+        "the small program printed '{printed}' instead of {expected}; it has {objects} object files, expected {files}"
     )))
 }
 
@@ -235,28 +235,28 @@ mod tests {
     use super::*;
     use crate::kernels::job_for_tests;
 
-    fn small_job(threads: usize, folder: &Path) -> TrialContext {
+    fn small_job(threads: usize, dir: &Path) -> TrialContext {
         let mut job = TrialContext { threads, ..job_for_tests("kernel-build") };
-        crate::kernels::set(&mut job, "folder", folder.to_str().unwrap());
+        crate::kernels::set(&mut job, "folder", dir.to_str().unwrap());
         job
     }
 
     #[test]
     fn small_program_is_built_and_removed() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for threads in [1, 2] {
-            let measured = run(&small_job(threads, folder.path())).unwrap();
+            let measured = run(&small_job(threads, dir.path())).unwrap();
             let values: Vec<(&str, f64)> =
                 measured.samples.iter().map(|sample| (sample.series.as_str(), sample.value)).collect();
-            assert!(matches!(values[..], [("build-small", took), ("objects", 5.0)] if took > 0.0), "{values:?}");
+            assert!(matches!(values[..], [("build-small", elapsed), ("objects", 5.0)] if elapsed > 0.0), "{values:?}");
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn incomplete_builds_return_errors() {
-        let folder = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = Scratch::new(dir.path()).unwrap();
         let program = scratch.program("program", b"#!/bin/sh\necho 7\n").unwrap();
         assert_eq!(check_small(&program, 7, 3, 3), Ok(()));
         assert!(check_small(&program, 8, 3, 3).is_err());
@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn objects_are_counted_in_all_subdirectories() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
         for name in ["x.o", "a/y.o", "a/b/z.o", "a/b/z.c", "a/o"] {
-            std::fs::write(folder.path().join(name), "").unwrap();
+            std::fs::write(dir.path().join(name), "").unwrap();
         }
-        assert_eq!(count_objects(folder.path(), 0), Ok(3));
+        assert_eq!(count_objects(dir.path(), 0), Ok(3));
     }
 }

@@ -28,29 +28,29 @@ const SECOND: Nanos = Nanos(1_000_000_000);
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
         name: "sysbench".into(),
-        summary: "an installed sysbench: its tests threads, mutex, cpu and memory".into(),
-        about: "Runs sysbench with as many threads as the placement has, and reads its report. Not ours and not part of \
-                this program: Debian's package sysbench. It prints times of events in hundredths of a millisecond; those \
-                that it prints as 0.00 are left out. Ours of the same definitions: threads, mutex, cpu, memory."
+        summary: "tests threads, mutex, cpu and memory of an installed sysbench".into(),
+        about: "Runs sysbench with as many threads as the placement has, and parses its report. It is an external program: \
+                Debian's package sysbench. Its resolution of event times is 0.01 ms; times printed as 0.00 are omitted. \
+                Built-in workloads with the same definitions: threads, mutex, cpu, memory."
             .into(),
         parameters: parameters([
             Parameter {
                 name: "test",
-                about: "which of its tests",
+                about: "test to run",
                 kind: ParameterKind::Choice(TESTS.iter().map(|(test, _)| (*test).into()).collect()),
                 default: Some("threads"),
                 smoke: None,
             },
             Parameter {
                 name: "time",
-                about: "how long, in whole seconds (--time); mutex ends by itself",
+                about: "duration in whole seconds (--time); mutex has no fixed duration",
                 kind: ParameterKind::Time { min: SECOND, max: Nanos(86_400 * SECOND.0) },
                 default: Some("3s"),
                 smoke: Some("1s"),
             },
             Parameter {
                 name: "options",
-                about: "options of the test with spaces between them, such as --memory-oper=read --memory-block-size=1M",
+                about: "space-separated options of the test, such as --memory-oper=read --memory-block-size=1M",
                 kind: ParameterKind::Text,
                 default: Some(""),
                 smoke: None,
@@ -77,15 +77,13 @@ fn all_metrics() -> Vec<MetricSpec> {
 /// Only the test's options: nearfar sets the threads, the time and the report.
 pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     let test = parameters.text("test");
-    let (_, prefix) = TESTS.iter().find(|(name, _)| *name == test).expect("it is one of the choices");
+    let (_, prefix) = TESTS.iter().find(|(name, _)| *name == test).expect("`test` is one of the choices");
     if let Some(other) = parameters.text("options").split_whitespace().find(|word| !word.starts_with(prefix)) {
-        return Err(format!(
-            "options has {other}, which is none of test {test}; hint: its options begin with {prefix}"
-        ));
+        return Err(format!("{other} is not an option of test {test}; hint: its options begin with {prefix}"));
     }
     let time = parameters.integer("time") as u64;
     if !time.is_multiple_of(SECOND.0) {
-        return Err(format!("time is {}; sysbench takes whole seconds", Nanos(time)));
+        return Err(format!("time is {}; hint: sysbench requires whole seconds", Nanos(time)));
     }
     Ok(())
 }
@@ -116,7 +114,7 @@ pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<S
 fn samples(test: &str, threads: usize, output: &str) -> Result<Vec<Sample>, Failure> {
     let report = report::read(test, output).map_err(|why| Failure::Failed(format!("its report: {why}")))?;
     if report.threads != threads as u64 {
-        return Err(Failure::Failed(format!("it ran {} threads, {threads} were asked for", report.threads)));
+        return Err(Failure::Failed(format!("it ran {} threads instead of {threads}", report.threads)));
     }
     let mut measured = KernelOutput::default();
     measured.push("events", report.events / report.total_time_s)?;
@@ -173,7 +171,7 @@ mod tests {
     fn unexpected_thread_count_returns_an_error() {
         let output = include_str!("reports/cpu-1.0.20.txt");
         assert!(samples("cpu", 2, output).is_ok());
-        assert!(samples("cpu", 1, output).unwrap_err().to_string().contains("2 threads, 1 were"));
+        assert!(samples("cpu", 1, output).unwrap_err().to_string().contains("2 threads instead of 1"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
         _ => "Initializing worker threads...",
     };
     if !output.lines().any(|line| line.starts_with(mark)) {
-        return Err(format!("it is none of test {test}: no line begins with '{mark}'"));
+        return Err(format!("it is not of test {test}: no line begins with '{mark}'"));
     }
     let report = SysbenchOutput {
         threads: number(output, "Number of threads:", "")? as u64,
@@ -39,7 +39,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     if report.total_time_s > 0.0 && report.events > 0.0 {
         return Ok(report);
     }
-    Err(format!("{} events in {} s are no run", report.events, report.total_time_s))
+    Err(format!("{} events in {} s are not a valid run", report.events, report.total_time_s))
 }
 
 /// Version 0.4 prints different lines, and the format after 1.0 is unknown.
@@ -47,7 +47,7 @@ fn check_version(output: &str) -> Result<(), String> {
     let first = output.lines().next().unwrap_or_default();
     match first.strip_prefix("sysbench ").and_then(|rest| rest.split_whitespace().next()) {
         Some(version) if version.starts_with("1.0.") => Ok(()),
-        _ => Err(format!("line 1 '{first}' does not name a version 1.0 of sysbench, the only one that is known here")),
+        _ => Err(format!("line 1 '{first}' does not name version 1.0 of sysbench, the only supported one")),
     }
 }
 
@@ -57,9 +57,9 @@ fn number(output: &str, name: &str, unit: &str) -> Result<f64, String> {
         let rest = line.trim_start().strip_prefix(name)?;
         Some((index + 1, line, rest.trim()))
     });
-    let (at, line, value) = lines.next().ok_or_else(|| format!("there is no line '{name}'"))?;
+    let (at, line, value) = lines.next().ok_or_else(|| format!("it has no line '{name}'"))?;
     if let Some((other, ..)) = lines.next() {
-        return Err(format!("lines {at} and {other} both are '{name}'"));
+        return Err(format!("lines {at} and {other} are both '{name}'"));
     }
     parse(value.strip_suffix(unit)).ok_or_else(|| format!("line {at} '{}' has no number", line.trim()))
 }
@@ -68,7 +68,7 @@ fn number(output: &str, name: &str, unit: &str) -> Result<f64, String> {
 fn transferred(output: &str) -> Result<Option<f64>, String> {
     let Some((index, line)) = output.lines().enumerate().find(|(_, line)| line.contains("transferred")) else {
         let counts_only = output.lines().any(|line| line.trim() == "operation: none");
-        return if counts_only { Ok(None) } else { Err("there is no line 'MiB transferred'".into()) };
+        return if counts_only { Ok(None) } else { Err("it has no line 'MiB transferred'".into()) };
     };
     let rate = line.split_once(" MiB transferred (").and_then(|(_, rest)| parse(rest.strip_suffix(" MiB/sec)")));
     rate.map(Some).ok_or_else(|| format!("line {} '{line}' has no MiB/sec", index + 1))
@@ -126,7 +126,7 @@ mod tests {
             (MEMORY.replace("95th percentile:", "99th percentile:"), "no line '95th percentile:'"),
             (MEMORY.replace("MiB/sec)", "GiB/sec)"), "has no MiB/sec"),
             (MEMORY.replace("transferred", "moved"), "no line 'MiB transferred'"),
-            (MEMORY.replace("Running memory", "Running file"), "none of test memory"),
+            (MEMORY.replace("Running memory", "Running file"), "not of test memory"),
             (format!("{MEMORY}\nmax: 3\n"), "both are 'max:'"),
         ];
         for (output, expected) in cases {
