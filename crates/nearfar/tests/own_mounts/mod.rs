@@ -1,8 +1,8 @@
-//! A shell whose mounts nobody else sees and that are gone with it, for tests that need a disk of their own. Must not know what they do there.
+//! A shell in a private mount namespace, for tests that mount a disk. Must not depend on any test.
 
 use std::process::{Command, Output};
 
-/// The shell with this script; its arguments are `$1` and so on. `root`: as root of a user namespace, where that is enough.
+/// A shell that runs a script with the arguments `$1`, `$2`, ...; if `root`, as root of a new user namespace.
 pub fn shell(root: bool, script: &str) -> Command {
     let mut shell = Command::new("unshare");
     if root {
@@ -12,12 +12,12 @@ pub fn shell(root: bool, script: &str) -> Command {
     shell
 }
 
-/// Runs it; or why that cannot be here, which the script says with status 77 where it needs such `disks` and there are none.
+/// Runs the shell. The error is why mounts are impossible; the script exits with 77 if it cannot create `disks`.
 pub fn run(shell: &mut Command, disks: &str) -> Result<Output, String> {
     let Ok(output) = shell.output() else { return Err("no unshare: apt-get install util-linux".into()) };
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(77) || said.contains("unshare failed") || said.contains("unshare: ") {
-        return Err(format!("no {disks} or mount namespaces here: {said}"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) || stderr.contains("unshare failed") || stderr.contains("unshare: ") {
+        return Err(format!("no {disks} or mount namespaces: {stderr}"));
     }
     Ok(output)
 }

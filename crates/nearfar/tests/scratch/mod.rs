@@ -1,5 +1,5 @@
-//! A scratch folder for tests that start programs which outlive them: a test that fails leaves no process behind, and none of an
-//! expansion's swap, which would be everybody's.
+//! A temporary directory for tests whose programs may outlive them: after a failed test, it kills these processes and
+//! restores system settings such as an expansion's swap device.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longer than killed programs take to be gone.
-const GONE_MAX: Duration = Duration::from_secs(20);
+/// Timeout for killed processes to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whose processes have it on their command line or in their environment, and whose journal is in `state`.
+/// Owns the processes with its path on their command line or in their environment; their undo journal is in `state`.
 pub struct Scratch(TempDir);
 
 impl Scratch {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("a scratch folder"))
+        Self(tempfile::tempdir().expect("a temporary directory"))
     }
 
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Puts the machine back; gives whether that was done, for it is refused until its processes are gone.
+    /// Runs `nearfar restore`. Returns whether it succeeded; it fails while a process that changed settings runs.
     pub fn restore(&self) -> bool {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
         command.arg("restore").env("NEARFAR_STATE", self.path().join("state"));
@@ -35,19 +35,19 @@ impl Drop for Scratch {
         if std::thread::panicking() {
             kill_all_with(self.path());
             let began = Instant::now();
-            while !self.restore() && began.elapsed() < GONE_MAX {
+            while !self.restore() && began.elapsed() < EXIT_TIMEOUT {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
     }
 }
 
-/// Ends the processes that have a folder on their command line or in their environment.
-pub fn kill_all_with(folder: &Path) {
-    let folder = folder.as_os_str().as_encoded_bytes();
+/// Kills the processes that have this path on their command line or in their environment.
+pub fn kill_all_with(dir: &Path) {
+    let dir = dir.as_os_str().as_encoded_bytes();
     let has = |pid: u32, file: &str| {
-        let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        words.windows(folder.len()).any(|words| words == folder)
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        bytes.windows(dir.len()).any(|window| window == dir)
     };
     for pid in processes().into_iter().filter(|pid| has(*pid, "cmdline") || has(*pid, "environ")) {
         signal("KILL", pid);
@@ -59,8 +59,7 @@ pub fn processes() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Sends a signal to one process.
 pub fn signal(name: &str, pid: u32) {
-    // One that has ended just before needs none.
+    // Fails if the process has just ended.
     let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
 }
