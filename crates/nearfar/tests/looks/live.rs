@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::browser::{Browser, Page};
-use crate::{
-    MODELS, THEMES, UNFOLD, WIDTHS, WINDOW_HEIGHT, media, nearfar, output_dir, page_errors, screenshot, window,
-};
+use crate::{HEIGHT, MODELS, THEMES, UNFOLD, WIDTHS, media, nearfar, output_dir, page_errors, screenshot, window};
 
 const TEST: &str = "served_page_follows_its_run";
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,7 +78,7 @@ fn served_page_follows_its_run() {
 /// Checks a page in every width and theme, unfolded.
 fn assert_accessible(browser: &mut Browser, page: &Page, name: &str, target: &str, origin: &str) {
     for (width, theme) in WIDTHS.into_iter().flat_map(|width| THEMES.map(|theme| (width, theme))) {
-        window(browser, page, width, WINDOW_HEIGHT);
+        window(browser, page, width, HEIGHT);
         media(browser, page, "screen", theme);
         browser.open(page, target);
         browser.value(page, UNFOLD);
@@ -95,7 +93,7 @@ fn assert_accessible(browser: &mut Browser, page: &Page, name: &str, target: &st
 }
 
 fn assert_follows_run(browser: &mut Browser, page: &Page, dir: &Path, to_run: &str) {
-    window(browser, page, 1280, WINDOW_HEIGHT);
+    window(browser, page, 1280, HEIGHT);
     browser.open(page, to_run);
     let count = "document.querySelector('main').textContent.match(/no trial yet/g)?.length ?? 0";
     let before = browser.value(page, count).as_u64().expect("a number");

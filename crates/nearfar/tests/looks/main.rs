@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
 const WIDTHS: [u64; 2] = [390, 1280];
 const THEMES: [&str; 2] = ["light", "dark"];
-const WINDOW_HEIGHT: u64 = 800;
+const HEIGHT: u64 = 800;
 /// Longer pages are cropped in screenshots.
 const SCREENSHOT_HEIGHT_MAX: u64 = 9_000;
 const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = true)";
@@ -139,7 +139,7 @@ fn check_report(name: &str, dir: &Path) -> Option<PathBuf> {
 
 /// Problems of the page in one view, with everything unfolded.
 fn page_problems(browser: &mut Browser, page: &Page, file: &Path, width: u64, theme: &str) -> Vec<String> {
-    window(browser, page, width, WINDOW_HEIGHT);
+    window(browser, page, width, HEIGHT);
     media(browser, page, "screen", theme);
     let url = format!("file://{}", file.display());
     browser.open(page, &url);
@@ -202,7 +202,7 @@ fn page_errors(browser: &Browser, origin: &str) -> Vec<String> {
 /// Takes a screenshot of the page as it opens, with details folded.
 fn screenshot(browser: &mut Browser, page: &Page, width: u64, file: &Path) {
     browser.value(page, FOLD);
-    window(browser, page, width, WINDOW_HEIGHT);
+    window(browser, page, width, HEIGHT);
     let height = height(browser, page).min(SCREENSHOT_HEIGHT_MAX);
     let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
     let options = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });

@@ -57,8 +57,7 @@
     return [r, g, b, a * Number(style.fillOpacity) * Number(style.opacity)];
   };
 
-  // Contrast of text with its actual background, also in pictures. The viewport contains the whole page, which
-  // elementsFromPoint requires.
+  // Contrast of text with its actual background. elementsFromPoint() requires that the viewport contains the whole page.
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   let read = 0;
   const poor = new Map();

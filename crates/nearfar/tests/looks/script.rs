@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, Page};
-use crate::{MODELS, WINDOW_HEIGHT, nearfar, page_errors, window};
+use crate::{HEIGHT, MODELS, nearfar, page_errors, window};
 
 const TEST: &str = "report_script_works_by_keyboard_and_pointer";
 /// Name and value of the visible rows of the first table.
@@ -22,7 +22,7 @@ fn report_script_works_by_keyboard_and_pointer() {
     let file = dir.path().join("report.html");
     nearfar(dir.path(), &["report", "-o", file.to_str().expect("temporary paths are UTF-8")]);
     let page = browser.page();
-    window(&mut browser, &page, 1280, WINDOW_HEIGHT);
+    window(&mut browser, &page, 1280, HEIGHT);
     let url = format!("file://{}", file.display());
     browser.open(&page, &url);
     let html = std::fs::read_to_string(&file).expect("the report exists");
@@ -95,8 +95,8 @@ fn check_filtering(browser: &mut Browser, page: &Page) {
     let rows = browser.value(page, COLUMN);
     let rows = rows.as_array().expect("a list");
     assert!(!rows.is_empty() && rows.len() < all && rows.iter().all(|row| row[0] == "kernel"), "{rows:?}");
-    let message = browser.value(page, "document.querySelector('main .tools output').textContent");
-    assert_eq!(message, format!("{} of {all} rows", rows.len()));
+    let output = browser.value(page, "document.querySelector('main .tools output').textContent");
+    assert_eq!(output, format!("{} of {all} rows", rows.len()));
     let headings =
         "[...document.querySelectorAll('main table')[0].querySelectorAll('tr.heading')].filter(row => !row.hidden)";
     assert_eq!(browser.value(page, &format!("{headings}.length")), 1, "a test without visible rows has no heading");
@@ -166,8 +166,7 @@ fn check_readout(browser: &mut Browser, page: &Page) {
     let name = dot[2].as_str().expect("text");
     assert!(readout.starts_with(&format!("{name}, trial 1 of 20: ")), "{readout} for {dot}");
     let value: f64 = dot[3].as_str().and_then(|value| value.split(':').nth(1)?.parse().ok()).expect("a number");
-    let shown: f64 =
-        readout.split(": ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
+    let shown: f64 = readout.split(": ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("number");
     assert!((shown / value - 1.0).abs() < 1e-3, "the readout {readout} differs from {value}");
     assert_eq!(browser.value(page, "document.querySelectorAll('.ring').length"), 1);
 }

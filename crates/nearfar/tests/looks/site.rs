@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::browser::{Browser, Page};
-use crate::{WIDTHS, WINDOW_HEIGHT, page_errors, window};
+use crate::{HEIGHT, WIDTHS, page_errors, window};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/site");
 const TEST: &str = "documentation_site_works_without_network";
@@ -41,7 +41,7 @@ fn documentation_site_works_without_network() {
     let site = format!("file://{}/site/", dir.path().display());
     for file in PAGES {
         for width in WIDTHS {
-            window(&mut browser, &page, width, WINDOW_HEIGHT);
+            window(&mut browser, &page, width, HEIGHT);
             browser.open(&page, &format!("{site}{file}"));
             let overflow = browser.value(&page, TOO_WIDE);
             assert_eq!(overflow, 0, "{file} scrolls horizontally at width {width}");
