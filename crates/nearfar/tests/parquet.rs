@@ -78,9 +78,9 @@ fn assert_same_output(dir: &Path, from: &str, args: &[&str]) -> String {
 
 #[test]
 fn parquet_comparisons_equal_those_of_the_results_file() {
-    let Some(duckdb) = duckdb("comparisons_over_parquet") else { return };
-    let scratch = tempfile::tempdir().expect("a temporary directory");
-    let dir = scratch.path();
+    let Some(duckdb) = duckdb("parquet_comparisons") else { return };
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = temporary.path();
     write_capture(dir, "a.json", "6.1.0");
     write_capture(dir, "b.json", "6.12.0");
     // Odd and even numbers of samples, invalid trials, three machines with two kernels.
@@ -140,7 +140,7 @@ fn parquet_comparisons_equal_those_of_the_results_file() {
         .chain(simulated.iter().map(String::as_str))
         .collect();
     assert_same_output(dir, "parquet:packed", &named);
-    std::fs::rename(dir.join("packed"), dir.join("out's/packed")).expect("both are on one file system");
+    std::fs::rename(dir.join("packed"), dir.join("out's/packed")).expect("both paths are on one file system");
     assert_same_output(dir, from, &named);
     assert!(!dir.join("out's/.tmp").exists(), "no temporary files remain");
 }
@@ -148,8 +148,8 @@ fn parquet_comparisons_equal_those_of_the_results_file() {
 #[test]
 fn unusable_parquet_directories_are_reported() {
     let Some(duckdb) = duckdb("unusable_parquet_directories") else { return };
-    let scratch = tempfile::tempdir().expect("a temporary directory");
-    let dir = scratch.path();
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = temporary.path();
     succeed(dir, &["run", "quick", "--quiet", "--smoke", "--sim", "pack:2 [numa] core:2 pu:2:7"]);
     for name in ["good", "older", "foreign", "broken", "many"] {
         succeed(dir, &["export", "--format", "parquet", "--to", name]);

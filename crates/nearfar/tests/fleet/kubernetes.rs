@@ -24,7 +24,7 @@ fn fleet(dir: &Path, args: &[&str]) -> Command {
     nearfar(dir, &[&["fleet"], args].concat())
 }
 
-fn scratch() -> TempDir {
+fn input_dir() -> TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     std::fs::write(dir.path().join("three.toml"), three_machines()).expect("the directory is writable");
     dir
@@ -32,7 +32,7 @@ fn scratch() -> TempDir {
 
 #[test]
 fn kubernetes_manifest_matches_snapshot() {
-    let dir = scratch();
+    let dir = input_dir();
     let args = ["run", "three.toml", "--on=kubernetes:node-1", IMAGE, "--name=monday", "--cpus=16", "--memory=32GiB"];
     let rest = ["--toleration=dedicated=nearfar:NoSchedule", "--", "--seed", "7"];
     let written = output(fleet(dir.path(), &[&args[..], &rest].concat()));
@@ -43,7 +43,7 @@ fn kubernetes_manifest_matches_snapshot() {
 
 #[test]
 fn labelled_nodes_get_a_daemon_set() {
-    let dir = scratch();
+    let dir = input_dir();
     let args = ["run", "three.toml", "--on=kubernetes:disk=nvme", IMAGE, "--format=json", "--", "--quieten=all"];
     let list = json(fleet(dir.path(), &args), 0);
     let set = &list["items"][1];
@@ -69,7 +69,7 @@ fn labelled_nodes_get_a_daemon_set() {
 /// `kubectl` parses YAML 1.1, in which unquoted `y`, `1.0` and `1e3` are not strings.
 #[test]
 fn kubectl_parses_the_yaml_manifest() {
-    let dir = scratch();
+    let dir = input_dir();
     let args =
         |format| ["run", "three.toml", "--on=kubernetes:y,1.0,node-3", IMAGE, "--name=1e3", "--output=jobs", format];
     let expected = output(fleet(dir.path(), &args("--format=json")));
@@ -92,7 +92,7 @@ fn kubectl_parses_the_yaml_manifest() {
 
 #[test]
 fn invalid_kubernetes_options_are_rejected() {
-    let dir = scratch();
+    let dir = input_dir();
     let run = |rest: &[&str]| {
         let on = if rest.iter().any(|arg| arg.starts_with("--on")) { "--quiet" } else { "--on=kubernetes:a" };
         output(fleet(dir.path(), &[&["run", "three.toml", on], rest].concat()))
@@ -134,7 +134,7 @@ struct Pod {
 impl Pod {
     /// Creates the pod of a manifest, as Kubernetes would.
     fn new(job: &str, args: &[&str]) -> Self {
-        let dir = scratch();
+        let dir = input_dir();
         let name = format!("--name={job}");
         let run = ["run", "three.toml", "--on=kubernetes:node-a", IMAGE, "--format=json", &name, "--"];
         let list = json(fleet(dir.path(), &[&run[..], args].concat()), 0);

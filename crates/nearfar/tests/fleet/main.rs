@@ -1,5 +1,5 @@
-//! `nearfar fleet` over ssh, Slurm and Kubernetes, with nodes on the loopback interface that run on simulated machines:
-//! lost nodes, restarts, and error messages.
+//! `nearfar fleet` over ssh, Slurm and Kubernetes, with local nodes that simulate machines: lost nodes, restarts and
+//! error messages.
 
 mod clocks;
 mod full_disk;

@@ -67,7 +67,7 @@ impl Cluster {
             std::fs::create_dir_all(self.at(dir)).expect("the directory is writable");
         }
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
-        let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port());
+        let ports = listeners.map(|listener| listener.local_addr().expect("the socket is bound").port());
         let host = text(&output(captured("hostname", &["-s"])).stdout);
         let (host, user, dir) = (host.trim(), user(), self.dir.path().display());
         let configuration = format!(

@@ -30,7 +30,7 @@ fn serve(dir: &Path) -> (Server, String) {
     command.arg("--store").arg(dir.join("results.db")).args(["serve", "--port", "0", "--quiet"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut url = String::new();
-    BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut url).expect("it prints its URL");
+    BufReader::new(child.stdout.take().expect("stdout is piped")).read_line(&mut url).expect("a URL is printed");
     (Server(child), url.trim_end().to_string())
 }
 
