@@ -53,7 +53,7 @@ fn labelled_nodes_get_a_daemon_set() {
     assert_eq!(pod["initContainers"][0]["securityContext"]["privileged"], true, "--quieten changes settings");
     let written = output(fleet(dir.path(), &[&args[..4], &["--output=set.yaml"], &args[5..]].concat()));
     let stderr = text(&written.stderr);
-    assert!(stderr.contains("privileged, with the processes of the node in sight, because of --quieten"), "{stderr}");
+    assert!(stderr.contains("privileged, with access to the processes of the node, because of --quieten"), "{stderr}");
     assert!(stderr.contains("next: kubectl apply -f set.yaml"), "{stderr}");
     assert!(dir.path().join("set.yaml").exists());
     let collect = json(fleet(dir.path(), &["collect", "--on=kubernetes:a,b", IMAGE, "--format=json"]), 0);
@@ -98,17 +98,17 @@ fn invalid_kubernetes_options_are_rejected() {
         output(fleet(dir.path(), &[&["run", "three.toml", on], rest].concat()))
     };
     let cases: &[(&[&str], &str)] = &[
-        (&[], "--on kubernetes needs --image, which has nearfar\nhint: "),
-        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes is not reached by ssh"),
-        (&[IMAGE, "--detach"], "--detach: a manifest is written here"),
+        (&[], "--on kubernetes requires --image with nearfar\nhint: "),
+        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes does not use ssh"),
+        (&[IMAGE, "--detach"], "--detach: nearfar only writes a manifest"),
         (&[IMAGE, "--cpus=4"], "--memory <SIZE>"),
         (&[IMAGE, "--cpus=0", "--memory=1GiB"], "0 is not in 1..="),
         (&[IMAGE, "--results=here"], "expected an absolute path"),
         (&[IMAGE, "--results=/a/../b"], "expected an absolute path"),
         (&[IMAGE, "--toleration=a:Never"], "effects are NoSchedule"),
-        (&["--image=a b"], "'a b' is no name of an image"),
-        (&[IMAGE, "--on=kubernetes:Node_1"], "'Node_1' is no name of a node of Kubernetes"),
-        (&[IMAGE, "--", "--dry-run"], "flags for the nodes: --dry-run is not for them"),
+        (&["--image=a b"], "invalid image name 'a b'"),
+        (&[IMAGE, "--on=kubernetes:Node_1"], "invalid Kubernetes node name 'Node_1'"),
+        (&[IMAGE, "--", "--dry-run"], "node options: --dry-run is not supported"),
         (&[IMAGE, "--on=ssh:a"], "--image is for --on kubernetes"),
         (&["--output=x", "--on=slurm"], "--output is for --on kubernetes"),
     ];
@@ -122,7 +122,7 @@ fn invalid_kubernetes_options_are_rejected() {
     assert_eq!(status.status.code(), Some(2), "{}", text(&status.stderr));
     assert!(text(&status.stderr).contains("hint: 'kubectl get "), "{}", text(&status.stderr));
     let named = output(fleet(dir.path(), &["collect", "x", "--on=kubernetes:a", IMAGE]));
-    assert!(text(&named.stderr).contains("all that a node has is copied"), "{}", text(&named.stderr));
+    assert!(text(&named.stderr).contains("Kubernetes collects the results of all jobs"), "{}", text(&named.stderr));
 }
 
 /// A pod: its command, and one directory in place of its mounted job specification and results.
@@ -179,7 +179,7 @@ fn killed_or_restarted_pod_resumes_and_stores_each_trial_once() {
         stop(process.id());
         let second = output(pod.process());
         assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
-        assert!(text(&second.stderr).contains("'three' runs here already"), "{}", text(&second.stderr));
+        assert!(text(&second.stderr).contains("'three' is already running"), "{}", text(&second.stderr));
         signal(kind, process.id());
         signal("CONT", process.id());
         assert_eq!(process.wait().expect("the process was signalled").code(), status);
@@ -216,9 +216,9 @@ fn incompatible_pod_job_spec_is_rejected() {
     for (changed, expected) in [
         (
             original.replace("\"protocol\": 1", "\"protocol\": 7"),
-            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: an image",
+            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: use an image",
         ),
-        ("not JSON".into(), "not an order"),
+        ("not JSON".into(), "not a job specification"),
     ] {
         std::fs::write(&file, changed).expect("the file is writable");
         let rejected = output(pod.process());
@@ -230,5 +230,5 @@ fn incompatible_pod_job_spec_is_rejected() {
     std::fs::write(&file, original.replace("--smoke", "--seed=8")).expect("the file is writable");
     let other = output(pod.process());
     assert_eq!(other.status.code(), Some(2), "{}", text(&other.stderr));
-    assert!(text(&other.stderr).contains("'three' is another experiment there"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("'three' has another experiment"), "{}", text(&other.stderr));
 }

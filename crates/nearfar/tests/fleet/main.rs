@@ -294,9 +294,9 @@ fn node_errors_name_the_node() {
             "nearfar: node-a: incompatible protocol: the node has nearfar 9.9.9 (protocol version 7), this machine has ",
         ),
         ("node-a", &[&older], 1, "the node has nearfar 0.1.0 (no protocol version), this machine has "),
-        ("node-a", &[&other], 1, "nearfar: node-a: its nearfar ended with exit status: 3"),
+        ("node-a", &[&other], 1, "nearfar: node-a: nearfar ended with exit status: 3"),
         ("node-a", &[&control_codes], 1, "exit status: 3:  [2Jboo"),
-        ("node-a", &[&truncated], 1, "nearfar: node-a: it ended without an answer"),
+        ("node-a", &[&truncated], 1, "nearfar: node-a: nearfar ended without a response"),
         ("node-a", &[&banner], 0, ""),
         ("node-a,refused", &[], 1, "nearfar: refused: ssh: "),
         ("node-a", &["--ssh-option=-o", "--ssh-option=NoSuchOption=1"], 1, "node-a: "),
@@ -309,8 +309,8 @@ fn node_errors_name_the_node() {
         assert!(stdout.starts_with("node "), "{stdout}");
     }
     for (key, known, expected) in [
-        ("stranger", true, "Permission denied (publickey).\nhint: a key must be accepted"),
-        ("user", false, "node-a: its host key is not known here\nhint: log in once by hand"),
+        ("stranger", true, "Permission denied (publickey).\nhint: install a key that needs no prompt"),
+        ("user", false, "node-a: its host key is unknown\nhint: log in once by hand"),
     ] {
         nodes.write_configuration(key, known);
         let output = output(nodes.fleet("collect", "node-a", &[]));
@@ -331,12 +331,12 @@ fn errors_of_a_node_are_passed_on() {
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
     let table = text(&failed.stdout);
     assert!(table.contains("stopped") && table.contains("/no/such/node-a.xml"), "{table}");
-    assert!(text(&failed.stderr).contains("hint: the same command goes on"), "{}", text(&failed.stderr));
+    assert!(text(&failed.stderr).contains("hint: rerun the same command to resume"), "{}", text(&failed.stderr));
     let differs = run(&["--sim", "pu:2:1"]);
     assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
-    assert!(text(&differs.stderr).contains("node-a: 'x' is another experiment there"), "{}", text(&differs.stderr));
+    assert!(text(&differs.stderr).contains("node-a: 'x' has another experiment"), "{}", text(&differs.stderr));
     let none = output(nodes.fleet("collect", "node-a", &["nosuch"]));
-    assert!(text(&none.stderr).contains("nearfar: node-a: there is no 'nosuch' there"), "{}", text(&none.stderr));
+    assert!(text(&none.stderr).contains("nearfar: node-a: no job 'nosuch' on the node"), "{}", text(&none.stderr));
     let empty = output(nodes.fleet("collect", "node-a", &[]));
     assert!(empty.status.success(), "{}", text(&empty.stderr));
     assert!(text(&empty.stderr).contains("node-a: x: added 0 runs, 0 trials"), "{}", text(&empty.stderr));
@@ -381,26 +381,23 @@ fn usage_errors_are_reported_before_a_node_is_contacted() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let cases: &[(&[&str], &str)] = &[
         (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
-        (
-            &["run", "quick", "--on", "a,b"],
-            "'a,b' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:",
-        ),
-        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "is no name of a node"),
-        (&["run", "quick", "--on", "ssh:a;touch pwned"], "is no name of a node"),
+        (&["run", "quick", "--on", "a,b"], "no engine in 'a,b': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:"),
+        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "invalid node name '"),
+        (&["run", "quick", "--on", "ssh:a;touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
-        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "is no name of a job"),
-        (&["collect", "--on", "ssh:a", "../x"], "is no name of a job"),
+        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
+        (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "no experiment 'nosuch'"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "flags for the nodes: unexpected argument '--smok'"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "node options: unexpected argument '--smok'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (
             &["run", "quick", "--on", "ssh:a", "--", "--fresh"],
-            "flags for the nodes: --fresh is not for them\nhint: another --name",
+            "node options: --fresh is not supported\nhint: to run it again, set another --name",
         ),
-        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not for them"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not supported"),
     ];
     for (args, expected) in cases {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nearfar"));

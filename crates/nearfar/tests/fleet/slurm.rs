@@ -200,8 +200,8 @@ fn killed_slurm_job_resumes_and_each_trial_is_stored_once() {
         assert_eq!((added(0), added(1)), (Some(trials), Some(trials)), "{collected}");
     }
     for (args, status, expected) in [
-        (&["status", "--on", "slurm:nosuch"][..], 2, "Slurm has no such partition"),
-        (&["status", "--on", "slurm:a b"], 2, "is no name of a "),
+        (&["status", "--on", "slurm:nosuch"][..], 2, "no such Slurm partition"),
+        (&["status", "--on", "slurm:a b"], 2, "invalid job name 'a b'"),
     ] {
         let output = output(cluster.fleet(args));
         assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
