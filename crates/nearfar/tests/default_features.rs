@@ -58,7 +58,7 @@ fn build_without_parquet_names_the_feature() {
     let stderr = stderr(&output);
     assert_eq!(output.status.code(), Some(UNAVAILABLE), "{stderr}");
     assert!(stderr.contains("this build of nearfar does not support Parquet"), "{stderr}");
-    assert!(stderr.contains("hint: 'cargo build --release --features parquet"), "{stderr}");
+    assert!(stderr.contains("hint: build with 'cargo build --release --features parquet"), "{stderr}");
     assert!(!directory.path().join("out").exists());
 }
 

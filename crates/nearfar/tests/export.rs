@@ -45,7 +45,7 @@ mod with_parquet {
         let dir = dir.path();
         let empty = nearfar(dir, &["export", "--format", "parquet", "--to", "out"]);
         assert_eq!(empty.status.code(), Some(2));
-        assert!(stderr(&empty).contains("results.db does not exist"), "{}", stderr(&empty));
+        assert!(stderr(&empty).contains("r.db does not exist"), "{}", stderr(&empty));
         for sim in [SIM, "pack:1 [numa] core:4 pu:1:8"] {
             assert!(nearfar(dir, &["run", "quick", "--sim", sim, "--quiet"]).status.success());
         }

@@ -92,7 +92,7 @@ mod with_postgres {
         let faults = ["run", "quick", "--sim", SIM, "--sim-faults", "disk=1MiB", "--fresh"];
         let output = nearfar(dir, &direct, &faults);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("a full disk is simulated for results files alone"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("a full disk can be simulated for results files only"), "{}", stderr(&output));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod with_postgres {
             check(&server.url_of(OWNER, "wrong-one", DATABASE), args, 5, "password authentication failed");
             check(&server.url_of(OWNER, PASSWORD, "other"), args, 2, "does not exist");
             check(Path::new("postgres://u:wrong-one@127.0.0.1:1/d"), args, 1, "Connection refused");
-            check(Path::new("postgres://u:wrong-one@h/d?sslmode=on"), args, 2, "sslmode is disable");
+            check(Path::new("postgres://u:wrong-one@h/d?sslmode=on"), args, 2, "sslmode must be disable");
         }
         // The password can be in the environment instead. Help must not print it.
         stdout(&nearfar(dir, &server.url(), &["import", "x.csv"]));
