@@ -34,7 +34,7 @@ fn stderr(output: &Output) -> String {
 fn build_without_postgres_names_the_feature() {
     let Some(program) = program("build_without_postgres_names_the_feature") else { return };
     let directory = tempfile::tempdir().expect("a temporary directory");
-    std::fs::write(directory.path().join("x.csv"), "test,metric,unit,better,a\nt,m,u,lower,1\n").expect("it is ours");
+    std::fs::write(directory.path().join("x.csv"), "test,metric,unit,better,a\nt,m,u,lower,1\n").expect("writable");
     for args in
         [&["show"][..], &["run", "quick", "--sim", SIM], &["import", "x.csv"], &["fleet", "collect", "--on", "ssh:a"]]
     {

@@ -1,8 +1,8 @@
 //! Checks README.md and `docs/`: documented commands work, links lead somewhere, and the reference is complete.
 //!
-//! Each `nearfar` line of a `sh` block runs unchanged and in order, in a temporary directory that contains links to the
-//! repository's `tests`, `crates` and `docs`, and the files that readers of the page save: `toml` blocks whose first line is
-//! `# NAME.toml`. Only measurements are shortened.
+//! Each `nearfar` line of a `sh` block runs unchanged and in order; only measurements are shortened. The temporary
+//! directory contains links to the repository's `tests`, `crates` and `docs`, and the files that readers of the page
+//! save: `toml` blocks whose first line is `# NAME.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -54,11 +54,11 @@ const LACKING: &[&str] = &[
     // Programs and libraries of other packages.
     "hint: apt-get install ",
     "run nearfar restore as root",
-    "needs root here",
-    "no folder on a disk is known",
+    "a DRAM limit needs root",
+    "no directory on a disk",
     "this build of nearfar does not support Parquet",
     // Containers: no loop devices, no perf events, no memory controller.
-    "far memory (loop)",
+    "cannot create a loop device",
     "(perf_event_open)",
     "memory controller",
 ];
@@ -117,7 +117,7 @@ fn pages(directory: &str) -> Vec<PathBuf> {
     pages
 }
 
-/// Runs the pages of a directory whose names begin with one of these letters; `min` guards against commands that move out of `sh` blocks.
+/// Runs the pages of a directory whose names begin with one of these letters. `min` detects commands outside `sh`.
 fn run_pages(directory: &str, letters: std::ops::RangeInclusive<char>, min: usize) {
     let of_letters = |page: &&PathBuf| {
         let name = page.file_name().and_then(|name| name.to_str()).expect("names are UTF-8");

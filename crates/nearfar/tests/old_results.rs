@@ -30,8 +30,8 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Copies the results file, because opening it may change it.
-fn store(folder: &Path) -> PathBuf {
-    let copy = folder.join("results.db");
+fn store(dir: &Path) -> PathBuf {
+    let copy = dir.join("results.db");
     std::fs::copy(fixture("results.db"), &copy).expect("the fixture can be copied");
     copy
 }
@@ -46,7 +46,7 @@ fn nearfar(store: &Path, args: &[&str]) -> Value {
 }
 
 fn expected(name: &str) -> Value {
-    let text = std::fs::read_to_string(fixture(name)).expect("the fixture is there");
+    let text = std::fs::read_to_string(fixture(name)).expect("the fixture exists");
     serde_json::from_str(&text).expect("the fixture is JSON")
 }
 
@@ -70,7 +70,7 @@ fn contract(value: Value) -> Value {
     }
 }
 
-/// Removes the reasons of placements: prose that each version words anew for new runs.
+/// Removes the reasons of placements, prose that may differ between versions.
 fn without_reasons(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -113,8 +113,8 @@ fn differences(path: &str, then: &Value, now: &Value) -> Vec<String> {
 
 #[test]
 fn old_results_file_prints_the_same_values() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = store(folder.path());
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = store(dir.path());
     assert_unchanged(nearfar(&store, &["show", "--runs"]), "runs.json");
     assert_unchanged(nearfar(&store, &["show", QUICK]), "show-run.json");
     assert_unchanged(nearfar(&store, &["show", PLACE]), "show-place.json");
@@ -131,8 +131,8 @@ fn old_results_file_prints_the_same_values() {
 
 #[test]
 fn old_unfinished_run_resumes() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = store(folder.path());
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = store(dir.path());
     let trials = || nearfar(&store, &["show", "--trials", SMALL])["trials"].as_array().expect("a list").clone();
     let stored = trials();
     assert_eq!(stored.len(), 7);
@@ -149,8 +149,8 @@ fn old_unfinished_run_resumes() {
 /// The same command on the same simulated machine gives the same ids, seeds, order and values as before.
 #[test]
 fn simulated_run_reproduces_old_figures() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let store = folder.path().join("new.db");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("new.db");
     let sim = format!("{MODEL}:3");
     let placements = ["--placement", "kernel", "--placement", "expand:1GiB"];
     nearfar(&store, &[&["measure", "queens", "-r", "3", "--sim", &sim, "--quiet"], &placements[..]].concat());

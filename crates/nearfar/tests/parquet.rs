@@ -1,5 +1,5 @@
-//! `nearfar compare --from parquet:FOLDER`: the same as over the results file that was exported, and what it says of a folder that it
-//! cannot read. Needs Parquet in the build to export, and `DuckDB`'s program to read.
+//! `nearfar compare --from parquet:DIR`: the same output as with the exported results file, and errors for directories
+//! that cannot be read. Requires the feature `parquet` and the command-line program of `DuckDB`.
 #![cfg(feature = "parquet")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -8,97 +8,97 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-fn nearfar(folder: &Path, args: &[&str]) -> Command {
+fn nearfar(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(folder.join("r.db")).args(args).current_dir(folder);
-    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", folder.join("state"));
+    command.arg("--store").arg(dir.join("r.db")).args(args).current_dir(dir);
+    command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", dir.join("state"));
     command
 }
 
-fn output(folder: &Path, args: &[&str]) -> Output {
-    nearfar(folder, args).output().expect("the program starts")
+fn output(dir: &Path, args: &[&str]) -> Output {
+    nearfar(dir, args).output().expect("the program starts")
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn done(folder: &Path, args: &[&str]) {
-    let output = output(folder, args);
-    assert!(output.status.success(), "{args:?}: {}", said(&output));
+fn succeed(dir: &Path, args: &[&str]) {
+    let output = output(dir, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
 }
 
-/// `DuckDB`'s program; none where there is none, which is said.
+/// The command-line program of `DuckDB`. `None`, with a message, if it is not installed.
 fn duckdb(test: &str) -> Option<PathBuf> {
     let program = std::env::var_os("NEARFAR_DUCKDB").map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
-    let found = Command::new(&program).arg("-version").output().is_ok_and(|output| output.status.success());
-    if !found {
-        println!("skipped: {test}: no duckdb (PyPI's duckdb-cli; NEARFAR_DUCKDB names one)");
+    let is_installed = Command::new(&program).arg("-version").output().is_ok_and(|output| output.status.success());
+    if !is_installed {
+        println!("skipped: {test}: no duckdb (PyPI: duckdb-cli; NEARFAR_DUCKDB is its path)");
     }
-    found.then_some(program)
+    is_installed.then_some(program)
 }
 
-/// Has `DuckDB` do something in a folder.
-fn sql(duckdb: &Path, folder: &Path, question: &str) {
-    let asked = Command::new(duckdb).args(["-init", "/dev/null", "-c", question]).current_dir(folder).output();
-    let asked = asked.expect("it has just answered");
-    assert!(asked.status.success(), "{question}: {}", said(&asked));
+/// Runs an SQL statement with `DuckDB` in a directory.
+fn run_sql(duckdb: &Path, dir: &Path, statement: &str) {
+    let output = Command::new(duckdb).args(["-init", "/dev/null", "-c", statement]).current_dir(dir).output();
+    let output = output.expect("duckdb starts");
+    assert!(output.status.success(), "{statement}: {}", stderr(&output));
 }
 
-/// This machine, with another kernel.
-fn machine(folder: &Path, name: &str, kernel: &str) {
-    let capture = output(folder, &["map", "--format", "capture"]);
+/// Writes a capture of this machine with another kernel release.
+fn write_capture(dir: &Path, name: &str, kernel: &str) {
+    let capture = output(dir, &["map", "--format", "capture"]);
     let mut capture: Value = serde_json::from_slice(&capture.stdout).expect("a capture is JSON");
     let facts = capture["settings"].as_array_mut().expect("a list of facts");
     facts.retain(|fact| fact["key"] != "kernel.release");
     facts.push(serde_json::json!({ "key": "kernel.release", "value": kernel }));
-    std::fs::write(folder.join(name), capture.to_string()).expect("the folder can be written");
+    std::fs::write(dir.join(name), capture.to_string()).expect("the directory is writable");
 }
 
-fn ids(folder: &Path) -> Vec<String> {
-    let shown = output(folder, &["show", "--runs", "--format", "json"]);
-    let shown: Value = serde_json::from_slice(&shown.stdout).expect("it prints JSON");
-    let runs = shown["runs"].as_array().expect("a list of runs");
+fn run_ids(dir: &Path) -> Vec<String> {
+    let listing = output(dir, &["show", "--runs", "--format", "json"]);
+    let listing: Value = serde_json::from_slice(&listing.stdout).expect("show prints JSON");
+    let runs = listing["runs"].as_array().expect("a list of runs");
     runs.iter().map(|run| run["id"].as_str().expect("an id").to_string()).collect()
 }
 
-/// What both say: the same, byte by byte.
-fn same(folder: &Path, from: &str, args: &[&str]) -> String {
+/// Asserts that both sources give the same output, byte by byte, and returns it.
+fn assert_same_output(dir: &Path, from: &str, args: &[&str]) -> String {
     let compare = |rest: &[&str]| {
-        let words: Vec<&str> = ["compare"].iter().chain(args).chain(rest).copied().collect();
-        output(folder, &words)
+        let args: Vec<&str> = ["compare"].iter().chain(args).chain(rest).copied().collect();
+        output(dir, &args)
     };
     let (file, parquet) = (compare(&[]), compare(&["--from", from]));
-    assert_eq!(parquet.status.code(), file.status.code(), "{args:?}: {}", said(&parquet));
-    assert_eq!(said(&parquet), said(&file), "{args:?}");
+    assert_eq!(parquet.status.code(), file.status.code(), "{args:?}: {}", stderr(&parquet));
+    assert_eq!(stderr(&parquet), stderr(&file), "{args:?}");
     let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text(&parquet), text(&file), "{args:?}");
     text(&file)
 }
 
 #[test]
-fn comparisons_over_parquet_are_those_over_the_results_file() {
-    let Some(duckdb) = duckdb("comparisons_over_parquet") else { return };
-    let scratch = tempfile::tempdir().expect("a scratch folder");
-    let folder = scratch.path();
-    machine(folder, "a.json", "6.1.0");
-    machine(folder, "b.json", "6.12.0");
-    // Odd and even numbers of samples, trials that do not count, three machines of two kernels.
+fn parquet_comparisons_equal_those_of_the_results_file() {
+    let Some(duckdb) = duckdb("parquet_comparisons") else { return };
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = temporary.path();
+    write_capture(dir, "a.json", "6.1.0");
+    write_capture(dir, "b.json", "6.12.0");
+    // Odd and even numbers of samples, invalid trials, three machines with two kernels.
     for (sim, label, passes) in [("a.json:1", "one's", "5"), ("b.json:2", "two", "6"), ("b.json:3", "three", "9")] {
         let flags = ["--sim", sim, "--sim-faults", "escapes=0.2", "--host-label", label];
         let passes = format!("passes={passes}");
-        done(folder, &[&["run", "quick", "--quiet", "--set", &passes], &flags[..]].concat());
+        succeed(dir, &[&["run", "quick", "--quiet", "--set", &passes], &flags[..]].concat());
     }
-    let simulated = ids(folder);
+    let simulated = run_ids(dir);
     for label in ["left", "right"] {
         let cells = ["--placement", "kernel", "--placement", "one-core", "--host-label", label];
-        // It may be too disturbed to say much, which is no matter here.
-        output(folder, &[&["measure", "queens", "--smoke", "-r", "4", "--quiet"], &cells[..]].concat());
-        // Real passes differ within a trial; four of five count, so a median lies between two.
+        // The result may be disturbed; only its presence matters.
+        output(dir, &[&["measure", "queens", "--smoke", "-r", "4", "--quiet"], &cells[..]].concat());
+        // Measured passes differ within a trial. Four of five count, so the median is between two values.
         let passes = ["measure", "stream", "--set", "size=1MiB", "--set", "passes=5", "-r", "2", "--quiet"];
-        output(folder, &[&passes[..], &cells[..]].concat());
+        output(dir, &[&passes[..], &cells[..]].concat());
     }
-    done(folder, &["export", "--format", "parquet", "--to", "out's", "--all"]);
+    succeed(dir, &["export", "--format", "parquet", "--to", "out's", "--all"]);
     let from = "parquet:out's";
     let mut compared = 0;
     for by in [
@@ -118,60 +118,60 @@ fn comparisons_over_parquet_are_those_over_the_results_file() {
         let named: Vec<&str> = simulated.iter().map(String::as_str).collect();
         for runs in [&named[..], &named[..1], &[&named[2][..8], named[0]], &[named[1], named[1]], &[]] {
             let args = [&["--all-metrics", "--format=json"], &by[..], runs].concat();
-            compared += usize::from(same(folder, from, &args).len() > 500);
+            compared += usize::from(assert_same_output(dir, from, &args).len() > 500);
         }
     }
-    assert!(compared > 30, "most of them have something to compare: {compared}");
-    let by_kernel = same(folder, from, &["--by=kernel", &simulated[0], &simulated[1], &simulated[2]]);
+    assert!(compared > 30, "most comparisons have rows: {compared}");
+    let by_kernel = assert_same_output(dir, from, &["--by=kernel", &simulated[0], &simulated[1], &simulated[2]]);
     assert!(by_kernel.contains("6.1.0") && by_kernel.contains("6.12.0"), "{by_kernel}");
-    same(folder, from, &["--by=host", "--baseline=right", "--format=csv"]);
-    let measured: Vec<String> = ids(folder).into_iter().filter(|id| !simulated.contains(id)).collect();
+    assert_same_output(dir, from, &["--by=host", "--baseline=right", "--format=csv"]);
+    let measured: Vec<String> = run_ids(dir).into_iter().filter(|id| !simulated.contains(id)).collect();
     for run in &measured {
-        let text = same(folder, from, &["--by=placement", "--all-metrics", "--format=json", run]);
+        let text = assert_same_output(dir, from, &["--by=placement", "--all-metrics", "--format=json", run]);
         assert!(text.len() > 500, "{text}");
     }
-    same(folder, from, &["--index=unixbench"]);
-    // Put together as docs/guides/parquet.md does it, also beside what was put together: nothing is counted twice.
+    assert_same_output(dir, from, &["--index=unixbench"]);
+    // Packed as in docs/guides/parquet.md, alone and in addition to the original files: no row is counted twice.
     let pack = "COPY (SELECT * FROM read_parquet('out''s/**/*.parquet', hive_partitioning = true)) \
                 TO 'packed' (FORMAT parquet, PARTITION_BY (date, experiment, machine))";
-    sql(&duckdb, folder, pack);
+    run_sql(&duckdb, dir, pack);
     let named: Vec<&str> = ["--by=host", "--all-metrics", "--format=json"]
         .into_iter()
         .chain(simulated.iter().map(String::as_str))
         .collect();
-    same(folder, "parquet:packed", &named);
-    std::fs::rename(folder.join("packed"), folder.join("out's/packed")).expect("both are here");
-    same(folder, from, &named);
-    assert!(!folder.join("out's/.tmp").exists(), "nothing is left in the folder");
+    assert_same_output(dir, "parquet:packed", &named);
+    std::fs::rename(dir.join("packed"), dir.join("out's/packed")).expect("both paths are on one file system");
+    assert_same_output(dir, from, &named);
+    assert!(!dir.join("out's/.tmp").exists(), "no temporary files remain");
 }
 
 #[test]
-fn a_folder_that_cannot_be_compared_over_parquet_is_said() {
-    let Some(duckdb) = duckdb("folders_of_parquet_that_are_wrong") else { return };
-    let scratch = tempfile::tempdir().expect("a scratch folder");
-    let folder = scratch.path();
-    done(folder, &["run", "quick", "--quiet", "--smoke", "--sim", "pack:2 [numa] core:2 pu:2:7"]);
+fn unusable_parquet_directories_are_reported() {
+    let Some(duckdb) = duckdb("unusable_parquet_directories") else { return };
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = temporary.path();
+    succeed(dir, &["run", "quick", "--quiet", "--smoke", "--sim", "pack:2 [numa] core:2 pu:2:7"]);
     for name in ["good", "older", "foreign", "broken", "many"] {
-        done(folder, &["export", "--format", "parquet", "--to", name]);
+        succeed(dir, &["export", "--format", "parquet", "--to", name]);
     }
-    std::fs::create_dir(folder.join("empty")).expect("the folder can be written");
-    sql(
+    std::fs::create_dir(dir.join("empty")).expect("the directory is writable");
+    run_sql(
         &duckdb,
-        folder,
+        dir,
         "COPY (SELECT * EXCLUDE (plan_json) FROM 'good/**/*.parquet') TO 'older/old.parquet' (FORMAT parquet)",
     );
-    sql(&duckdb, folder, "COPY (SELECT 42 AS answer) TO 'foreign/else.parquet' (FORMAT parquet)");
-    std::fs::write(folder.join("broken/half.parquet"), "PAR1 and no more").expect("the folder can be written");
-    sql(
+    run_sql(&duckdb, dir, "COPY (SELECT 42 AS answer) TO 'foreign/else.parquet' (FORMAT parquet)");
+    std::fs::write(dir.join("broken/half.parquet"), "PAR1 and no more").expect("the directory is writable");
+    run_sql(
         &duckdb,
-        folder,
+        dir,
         "COPY (SELECT * REPLACE (concat(run, machines.range) AS run) FROM 'good/**/*.parquet', range(2000) AS machines \
          WHERE position = 0) TO 'many/many.parquet' (FORMAT parquet)",
     );
-    let script = folder.join("fails");
+    let script = dir.join("fails");
     std::fs::write(&script, "#!/bin/sh\ncat >/dev/null; printf 'Out of \\033[2JMemory Error\\n' >&2; exit 3\n")
-        .expect("it can be written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it was just written");
+        .expect("the directory is writable");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("the script exists");
     let program = duckdb.to_string_lossy().into_owned();
     let cases: &[(&str, &str, &[&str], i32, &str)] = &[
         (
@@ -195,16 +195,16 @@ fn a_folder_that_cannot_be_compared_over_parquet_is_said() {
         ("parquet:good", "./no-such-duckdb", &[], 77, "hint: DuckDB's command-line program is needed"),
         ("parquet:good", "./fails", &[], 1, "fails failed: Out of  [2JMemory Error\n"),
     ];
-    let id = &ids(folder)[0];
-    let begins = output(folder, &["compare", "--from", "parquet:many", &id[..9]]);
+    let id = &run_ids(dir)[0];
+    let ambiguous = output(dir, &["compare", "--from", "parquet:many", &id[..9]]);
     let expected = format!("several runs match '{}'\nhint: type more characters", &id[..9]);
-    assert!(said(&begins).contains(&expected), "{}", said(&begins));
+    assert!(stderr(&ambiguous).contains(&expected), "{}", stderr(&ambiguous));
     for (from, program, rest, status, expected) in cases {
-        let words: Vec<&str> = ["compare", "--from", from].iter().chain(*rest).copied().collect();
-        let output = nearfar(folder, &words).env("NEARFAR_DUCKDB", program).stdin(Stdio::null()).output();
+        let args: Vec<&str> = ["compare", "--from", from].iter().chain(*rest).copied().collect();
+        let output = nearfar(dir, &args).env("NEARFAR_DUCKDB", program).stdin(Stdio::null()).output();
         let output = output.expect("the program starts");
-        assert_eq!(output.status.code(), Some(*status), "{words:?}: {}", said(&output));
-        assert!(said(&output).contains(expected), "{words:?} should say {expected}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(*status), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{args:?}: expected {expected}: {}", stderr(&output));
         assert!(output.stdout.is_empty());
     }
 }

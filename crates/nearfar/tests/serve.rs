@@ -1,5 +1,5 @@
-//! `nearfar serve` as its clients have it: the real server over a results file into which another process writes, asked through
-//! sockets, well and badly, by one and by many. What a browser makes of the pages is in `looks`.
+//! `nearfar serve` over HTTP: valid and invalid requests, one client and many, while another process writes the results
+//! file. Tests in a browser are in `looks`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
-/// Longer than any answer takes on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of every wait; longer than any of them takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn nearfar(store: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
@@ -22,93 +22,93 @@ fn nearfar(store: &Path, args: &[&str]) -> Output {
 
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).expect("it prints text")
+    String::from_utf8(output.stdout.clone()).expect("the output is UTF-8")
 }
 
-/// A folder with an experiment of fifteen trials and the results file of its runs.
-struct Bench {
-    folder: TempDir,
+/// A directory with an experiment of fifteen trials and the results file of its runs.
+struct Fixture {
+    dir: TempDir,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a scratch folder");
-        let experiment = "name = 'small'\nquestion = 'Is anybody there?'\n[repeat]\nwarmup = 1\nmin = 4\nmax = 4\n\
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let experiment = "name = 'small'\nquestion = 'Which is fastest?'\n[repeat]\nwarmup = 1\nmin = 4\nmax = 4\n\
                           precision = '0.1%'\nbudget = '10m'\n[compare]\nby = 'placement'\nbaseline = 'kernel'\n\
                           [[workload]]\nname = 'queens'\nplacements = ['kernel', 'cores-across-l3', 'smt-one-l3']\nthreads = [6]\n";
-        std::fs::write(folder.path().join("small.toml"), experiment).expect("the folder can be written");
-        Self { folder }
+        std::fs::write(dir.path().join("small.toml"), experiment).expect("the directory is writable");
+        Self { dir }
     }
 
     fn store(&self) -> PathBuf {
-        self.folder.path().join("results.db")
+        self.dir.path().join("results.db")
     }
 
-    /// Runs it to its end, or goes on with it for so many trials, as another process that is then killed.
+    /// Runs or resumes the experiment in a process that is killed after `trials` more trials; `None`: to its end.
     fn run(&self, seed: u32, trials: Option<u32>) {
-        let (file, sim) = (self.folder.path().join("small.toml"), format!("{MODEL}:{seed}"));
+        let (file, sim) = (self.dir.path().join("small.toml"), format!("{MODEL}:{seed}"));
         let faults = trials.map(|trials| format!("kill-after={trials}"));
-        let mut args = vec!["run", file.to_str().expect("scratch folders are UTF-8"), "--sim", &sim, "--quiet"];
+        let mut args = vec!["run", file.to_str().expect("temporary paths are UTF-8"), "--sim", &sim, "--quiet"];
         args.extend(faults.iter().flat_map(|faults| ["--sim-faults", faults]));
-        let ended = nearfar(&self.store(), &args).status;
-        assert_eq!(ended.success(), trials.is_none(), "{ended}");
+        let status = nearfar(&self.store(), &args).status;
+        assert_eq!(status.success(), trials.is_none(), "{status}");
     }
 
     fn latest(&self) -> String {
-        let shown = text(&nearfar(&self.store(), &["show", "--format", "json"]));
-        let shown: Value = serde_json::from_str(&shown).expect("show prints JSON");
-        shown["run"]["id"].as_str().expect("a run has an id").into()
+        let listing = text(&nearfar(&self.store(), &["show", "--format", "json"]));
+        let listing: Value = serde_json::from_str(&listing).expect("show prints JSON");
+        listing["run"]["id"].as_str().expect("a run has an id").into()
     }
 
-    fn serve(&self) -> Served {
-        Served::start(&self.store(), &[])
+    fn serve(&self) -> TestServer {
+        TestServer::start(&self.store(), &[])
     }
 }
 
-/// A server that runs; it is killed with this value.
-struct Served {
+/// A running server, killed on drop.
+struct TestServer {
     child: Child,
     port: u16,
     token: String,
     url: String,
 }
 
-impl Served {
+impl TestServer {
     fn start(store: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
         command.arg("--store").arg(store).args(["serve", "--format", "json"]).stderr(Stdio::null());
         command.args(if args.is_empty() { &["--port", "0"] } else { args });
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
-        let mut said = BufReader::new(child.stdout.take().expect("it was piped"));
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut text = String::new();
         while serde_json::from_str::<Value>(&text).is_err() {
-            let read = said.read_line(&mut text).expect("it prints text");
-            assert!(read > 0, "it ended instead of saying where it is: {text}");
+            let read = stdout.read_line(&mut text).expect("the output is UTF-8");
+            assert!(read > 0, "the server ended before it printed its address: {text}");
         }
-        let json: Value = serde_json::from_str(&text).expect("it was read just now");
-        let word = |key: &str| json[key].as_str().expect(key).to_string();
-        Self { child, port: json["port"].as_u64().expect("a port") as u16, token: word("token"), url: word("url") }
+        let json: Value = serde_json::from_str(&text).expect("the text is JSON");
+        let value = |key: &str| json[key].as_str().expect(key).to_string();
+        Self { child, port: json["port"].as_u64().expect("a port") as u16, token: value("token"), url: value("url") }
     }
 
     fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("sockets have time limits");
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server listens");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("sockets support timeouts");
         stream
     }
 
-    /// What comes back for these bytes, as soon as the server closes.
-    fn send(&self, request: &[u8]) -> Reply {
+    /// Sends bytes, and reads the response until the server closes the connection.
+    fn send(&self, request: &[u8]) -> Response {
         let mut stream = self.connect();
-        stream.write_all(request).expect("it reads");
-        Reply::read(&mut stream)
+        stream.write_all(request).expect("the server reads");
+        Response::read(&mut stream)
     }
 
-    /// What comes back for a target, from who has the token.
-    fn get(&self, target: &str) -> Reply {
-        self.ask("GET", target, "")
+    /// Requests a target with the token.
+    fn get(&self, target: &str) -> Response {
+        self.exchange("GET", target, "")
     }
 
-    fn ask(&self, method: &str, target: &str, fields: &str) -> Reply {
+    fn exchange(&self, method: &str, target: &str, fields: &str) -> Response {
         self.send(self.request(method, target, fields).as_bytes())
     }
 
@@ -117,24 +117,24 @@ impl Served {
         format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{fields}\r\n")
     }
 
-    /// A stream of events, behind its head.
+    /// Opens a stream of events and reads its head.
     fn follow(&self, target: &str, seen: Option<&str>) -> Events {
         let seen = seen.map_or(String::new(), |seen| format!("Last-Event-ID: {seen}\r\n"));
         let mut stream = self.connect();
-        stream.write_all(self.request("GET", target, &seen).as_bytes()).expect("it reads");
+        stream.write_all(self.request("GET", target, &seen).as_bytes()).expect("the server reads");
         let mut events = Events { lines: BufReader::new(stream) };
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            assert!(events.lines.read_line(&mut head).expect("it answers") > 0, "it closed: {head}");
+            assert!(events.lines.read_line(&mut head).expect("the server responds") > 0, "closed: {head}");
         }
         assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("Content-Type: text/event-stream"), "{head}");
         events
     }
 
-    /// Most memory that it ever had, KiB.
+    /// Peak resident memory of the server in KiB.
     fn memory_kib_max(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel says");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the server runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel reports it");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
@@ -144,7 +144,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill(); // may have ended
         let _ = self.child.wait();
@@ -152,18 +152,18 @@ impl Drop for Served {
 }
 
 #[derive(Debug)]
-struct Reply {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Reply {
+impl Response {
     fn read(stream: &mut TcpStream) -> Self {
         let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).expect("the server answers in time and closes");
-        let text = String::from_utf8(bytes).expect("answers are text");
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer but {text:?}"));
+        stream.read_to_end(&mut bytes).expect("the server responds in time and closes");
+        let text = String::from_utf8(bytes).expect("responses are UTF-8");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("not a response: {text:?}"));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         Self { status, head: head.into(), body: body.into() }
     }
@@ -174,7 +174,7 @@ impl Reply {
     }
 
     fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.body))
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.body))
     }
 }
 
@@ -183,20 +183,20 @@ struct Events {
 }
 
 impl Events {
-    /// The next event's id and data; none when the stream ends.
+    /// Waits for the next event and returns its id and data. `None` at the end of the stream.
     fn next(&mut self) -> Option<(String, Value)> {
         let (mut id, mut data) = (String::new(), None);
-        let until = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            // Heartbeats are no news.
-            assert!(Instant::now() < until, "no news in time");
+            // Heartbeats are skipped.
+            assert!(Instant::now() < deadline, "no event before the timeout");
             let mut line = String::new();
-            if self.lines.read_line(&mut line).expect("news come in time") == 0 {
+            if self.lines.read_line(&mut line).expect("heartbeats prevent a timeout") == 0 {
                 return None;
             }
             match line.trim_end().split_once(": ") {
                 Some(("id", text)) => id = text.into(),
-                Some(("data", text)) => data = Some(serde_json::from_str(text).expect("data are JSON")),
+                Some(("data", text)) => data = Some(serde_json::from_str(text).expect("data is JSON")),
                 _ if line == "\n" && data.is_some() => return data.map(|data| (id, data)),
                 _ => {}
             }
@@ -204,101 +204,101 @@ impl Events {
     }
 }
 
-/// What stands between two tags, tags included.
-fn part<'a>(page: &'a str, name: &str) -> &'a str {
+/// The first element with this name, including its tags.
+fn element<'a>(page: &'a str, name: &str) -> &'a str {
     let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
     let from = page.find(&begin).unwrap_or_else(|| panic!("no {begin} in {page}"));
-    &page[from..page.find(&end).expect("it ends") + end.len()]
+    &page[from..page.find(&end).expect("the element is closed") + end.len()]
 }
 
 #[test]
-fn pages_are_those_of_report_and_json_that_of_show_and_compare() {
-    let bench = Bench::new();
-    bench.run(1, None);
-    bench.run(2, None);
+fn pages_and_json_equal_the_output_of_commands() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    fixture.run(2, None);
     let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/published/ryzen-2600-ccx.csv");
-    text(&nearfar(&bench.store(), &["import", published]));
-    let (server, run) = (bench.serve(), bench.latest());
-    let own = |args: &[&str]| text(&nearfar(&bench.store(), args));
+    text(&nearfar(&fixture.store(), &["import", published]));
+    let (server, run) = (fixture.serve(), fixture.latest());
+    let print = |args: &[&str]| text(&nearfar(&fixture.store(), args));
     let page = server.get(&format!("/runs/{run}"));
     assert_eq!(page.status, 200, "{page:?}");
-    let file = own(&["report", &run, "-o", "-"]);
+    let file = print(&["report", &run, "-o", "-"]);
     for name in ["title", "style", "header", "main", "footer"] {
-        assert_eq!(part(&page.body, name), part(&file, name), "{name}");
+        assert_eq!(element(&page.body, name), element(&file, name), "{name}");
     }
-    assert_eq!(part(&server.get("/report").body, "main"), part(&own(&["report", "-o", "-"]), "main"));
-    let shown: Value = serde_json::from_str(&own(&["show", &run, "--format", "json"])).expect("it prints JSON");
+    assert_eq!(element(&server.get("/report").body, "main"), element(&print(&["report", "-o", "-"]), "main"));
+    let shown: Value = serde_json::from_str(&print(&["show", &run, "--format", "json"])).expect("show prints JSON");
     assert_eq!(server.get(&format!("/runs/{run}.json")).json(), shown);
     let list = server.get("/").body;
-    for words in [&run, "small", "ryzen-2600-ccx", "all repetitions", "12 valid"] {
-        assert!(list.contains(words), "{words}: {list}");
+    for text in [&run, "small", "ryzen-2600-ccx", "all repetitions", "12 valid"] {
+        assert!(list.contains(text), "{text}: {list}");
     }
-    let runs: Value = serde_json::from_str(&own(&["show", "--runs", "--format", "json"])).expect("it prints JSON");
+    let runs: Value = serde_json::from_str(&print(&["show", "--runs", "--format", "json"])).expect("show prints JSON");
     assert_eq!(server.get("/runs.json").json(), runs);
     let ids: Vec<&str> =
         runs["runs"].as_array().expect("a list").iter().map(|run| run["id"].as_str().expect("text")).collect();
-    let compared: Value = serde_json::from_str(&own(&["compare", ids[0], ids[1], "--by", "run", "--format", "json"]))
-        .expect("it prints JSON");
+    let compared: Value = serde_json::from_str(&print(&["compare", ids[0], ids[1], "--by", "run", "--format", "json"]))
+        .expect("compare prints JSON");
     assert_eq!(server.get(&format!("/compare.json?run={}&run={}", ids[0], ids[1])).json(), compared);
-    let asked = server.get(&format!("/compare?run={}&run={}&by=placement&baseline=kernel", ids[0], ids[1])).body;
-    assert!(asked.contains("Against kernel, by placement") && asked.matches(" checked>").count() == 2, "{asked}");
+    let form = server.get(&format!("/compare?run={}&run={}&by=placement&baseline=kernel", ids[0], ids[1])).body;
+    assert!(form.contains("Against kernel, by placement") && form.matches(" checked>").count() == 2, "{form}");
     assert!(server.get("/compare?table=ryzen-2600-ccx").body.contains("6-thread-1ccx"));
     let wrong = server.get(&format!("/compare?run={run}&baseline=nosuch")).body;
     assert!(wrong.contains("role=\"alert\"") && wrong.contains("nosuch"), "{wrong}");
     assert_eq!(server.get("/compare.json?baseline=nosuch").status, 400);
-    let head = server.ask("HEAD", &format!("/runs/{run}"), "");
+    let head = server.exchange("HEAD", &format!("/runs/{run}"), "");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
     assert_eq!(head.field("Content-Length"), Some(page.body.len().to_string().as_str()));
-    let short = server.get("/runs/latest");
-    assert_eq!((short.status, short.field("Location")), (303, Some(format!("/runs/{run}").as_str())));
+    let latest = server.get("/runs/latest");
+    assert_eq!((latest.status, latest.field("Location")), (303, Some(format!("/runs/{run}").as_str())));
 }
 
 #[test]
-fn a_trial_that_another_process_stores_is_told_to_who_listens() {
-    let bench = Bench::new();
-    bench.run(1, Some(1));
-    let (server, run) = (bench.serve(), bench.latest());
+fn trials_of_another_process_are_sent_as_events() {
+    let fixture = Fixture::new();
+    fixture.run(1, Some(1));
+    let (server, run) = (fixture.serve(), fixture.latest());
     let (events, page) = (format!("/runs/{run}/events"), format!("/runs/{run}"));
-    let mut news = server.follow(&events, None);
+    let mut stream = server.follow(&events, None);
     let mut list = server.follow("/events", None);
-    let (first, state) = news.next().expect("how it stands is told at once");
+    let (first, state) = stream.next().expect("the current state is sent at once");
     assert_eq!((first.as_str(), state["trials"].as_u64(), state["ended"].as_bool()), ("1", Some(1), Some(false)));
-    assert_eq!(list.next().expect("it too").1["trials"], 1);
+    assert_eq!(list.next().expect("also for the list of runs").1["trials"], 1);
     assert!(server.get(&page).body.contains(&format!("data-events=\"{events}?seen=1\"")));
     for trials in 2..=4 {
-        bench.run(1, Some(1));
-        let (id, state) = news.next().expect("a trial was stored");
+        fixture.run(1, Some(1));
+        let (id, state) = stream.next().expect("a trial was stored");
         assert_eq!((id, state["trials"].as_u64()), (trials.to_string(), Some(trials)));
-        assert!(state["standing"].as_str().expect("words").starts_with(&format!("{trials} trials so far")), "{state}");
-        assert!(server.get(&page).body.contains(&format!("seen={trials}")), "the page is not an old one");
+        assert!(state["standing"].as_str().expect("text").starts_with(&format!("{trials} trials so far")), "{state}");
+        assert!(server.get(&page).body.contains(&format!("seen={trials}")), "the page is up to date");
     }
-    // Who comes back is told what it has not seen, and nothing that it has.
-    assert_eq!(server.follow(&events, Some("2")).next().expect("trials 3 and 4 were stored meanwhile").0, "4");
-    let mut again = server.follow(&events, Some("4"));
-    bench.run(1, Some(1));
-    assert_eq!(again.next().expect("the fifth").0, "5");
-    bench.run(1, None);
-    let last = |news: &mut Events| loop {
-        let (id, state) = news.next().expect("the end is told");
+    // A client that reconnects receives events later than the last one it saw.
+    assert_eq!(server.follow(&events, Some("2")).next().expect("trials 3 and 4 are new").0, "4");
+    let mut reconnected = server.follow(&events, Some("4"));
+    fixture.run(1, Some(1));
+    assert_eq!(reconnected.next().expect("the fifth trial").0, "5");
+    fixture.run(1, None);
+    let last = |stream: &mut Events| loop {
+        let (id, state) = stream.next().expect("the end is an event");
         if state["ended"] == true {
-            return (id, news.next().is_none());
+            return (id, stream.next().is_none());
         }
     };
-    assert_eq!(last(&mut news), ("15-ended".to_string(), true), "and then there is nothing more");
-    assert_eq!(last(&mut again), ("15-ended".to_string(), true));
-    assert_eq!(server.ask("GET", &events, "Last-Event-ID: 15-ended\r\n").status, 204, "so browsers ask no more");
+    assert_eq!(last(&mut stream), ("15-ended".to_string(), true), "the last event");
+    assert_eq!(last(&mut reconnected), ("15-ended".to_string(), true));
+    assert_eq!(server.exchange("GET", &events, "Last-Event-ID: 15-ended\r\n").status, 204, "do not reconnect");
     let page = server.get(&page).body;
-    assert!(!page.contains("data-events") && page.contains("all repetitions"), "a run that has ended is not followed");
+    assert!(!page.contains("data-events") && page.contains("all repetitions"), "an ended run has no events");
 }
 
 #[test]
-fn who_has_no_token_or_calls_it_by_another_name_is_refused() {
-    let bench = Bench::new();
-    bench.run(1, None);
-    let server = bench.serve();
+fn requests_without_token_or_with_foreign_host_are_rejected() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    let server = fixture.serve();
     let (port, token) = (server.port, server.token.clone());
     assert_eq!(server.url, format!("http://127.0.0.1:{port}/?token={token}"));
-    assert!(token.len() >= 32, "128 bits at least");
+    assert!(token.len() >= 32, "at least 128 bits");
     let request = |target: &str, fields: &str| server.send(format!("GET {target} HTTP/1.1\r\n{fields}\r\n").as_bytes());
     let local = "Host: 127.0.0.1\r\n";
     let cases = [
@@ -319,15 +319,15 @@ fn who_has_no_token_or_calls_it_by_another_name_is_refused() {
     ];
     for (number, (reply, expected)) in cases.iter().enumerate() {
         assert_eq!(reply.status, *expected, "case {number}: {reply:?}");
-        assert_eq!(reply.body.contains("small"), *expected == 200, "nothing is told to who is refused: {number}");
+        assert_eq!(reply.body.contains("small"), *expected == 200, "rejected requests get no data: {number}");
         assert!(!reply.body.contains(&token), "{number}");
     }
-    let taken = request(&format!("/runs/latest?x=1&token={token}"), local);
-    assert_eq!((taken.status, taken.field("Location")), (303, Some("/runs/latest?x=1")));
-    let cookie = taken.field("Set-Cookie").expect("the token is kept");
+    let redirect = request(&format!("/runs/latest?x=1&token={token}"), local);
+    assert_eq!((redirect.status, redirect.field("Location")), (303, Some("/runs/latest?x=1")));
+    let cookie = redirect.field("Set-Cookie").expect("the token becomes a cookie");
     assert_eq!(cookie, format!("nearfar-{port}={token}; Path=/; HttpOnly; SameSite=Strict"));
-    for reply in [&cases[0].0, &cases[7].0, &taken] {
-        let policy = reply.field("Content-Security-Policy").expect("every answer has one");
+    for reply in [&cases[0].0, &cases[7].0, &redirect] {
+        let policy = reply.field("Content-Security-Policy").expect("every response has one");
         assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
         assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("http"), "{policy}");
         let fields =
@@ -339,12 +339,12 @@ fn who_has_no_token_or_calls_it_by_another_name_is_refused() {
 }
 
 #[test]
-fn no_request_becomes_a_path() {
-    let bench = Bench::new();
-    bench.run(1, None);
-    std::fs::write(bench.folder.path().join("secret.txt"), "the secret").expect("the folder can be written");
-    let before = std::fs::read(bench.store()).expect("it is there");
-    let server = bench.serve();
+fn requests_cannot_reach_files() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    std::fs::write(fixture.dir.path().join("secret.txt"), "the secret").expect("the directory is writable");
+    let before = std::fs::read(fixture.store()).expect("the results file exists");
+    let server = fixture.serve();
     let names =
         ["secret.txt", "../secret.txt", "../../../../../../etc/passwd", "/etc/passwd", "results.db", "small.toml"];
     let forms: [fn(&str) -> String; 5] = [
@@ -354,29 +354,29 @@ fn no_request_becomes_a_path() {
         |name| name.replace('/', "\\"),
         |name| name.replace("../", "..;/"),
     ];
-    let places =
+    let prefixes =
         ["/", "/runs/", "/runs/./", "/report/", "/compare?table=", "/compare?run=", "/compare.json?run=", "//"];
-    for (name, form, place) in
-        names.iter().flat_map(|name| forms.iter().flat_map(move |form| places.map(|place| (*name, form, place))))
+    for (name, form, prefix) in
+        names.iter().flat_map(|name| forms.iter().flat_map(move |form| prefixes.map(|prefix| (*name, form, prefix))))
     {
-        let target = format!("{place}{}", form(name));
+        let target = format!("{prefix}{}", form(name));
         for target in [target.clone(), format!("{target}.json"), format!("{target}/events")] {
             let reply = server.get(&target);
-            let form_again = reply.status == 200 && target.starts_with("/compare?");
-            assert!(matches!(reply.status, 400 | 404) || form_again, "{target}: {reply:?}");
+            let is_form = reply.status == 200 && target.starts_with("/compare?");
+            assert!(matches!(reply.status, 400 | 404) || is_form, "{target}: {reply:?}");
             assert!(!reply.body.contains("the secret") && !reply.body.contains("root:"), "{target}: {reply:?}");
         }
     }
-    assert_eq!(std::fs::read(bench.store()).expect("it is there"), before, "the results file is only read");
+    assert_eq!(std::fs::read(fixture.store()).expect("the results file exists"), before, "the file is only read");
 }
 
 #[test]
-fn bad_requests_are_answered_and_harm_nobody() {
-    let bench = Bench::new();
-    bench.run(1, None);
-    let server = bench.serve();
+fn invalid_requests_get_error_statuses() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    let server = fixture.serve();
     let good = server.request("GET", "/", "");
-    let begun = good.strip_suffix("\r\n").expect("it ends in an empty line");
+    let incomplete = good.strip_suffix("\r\n").expect("a head ends with an empty line");
     let long = "x".repeat(100_000);
     let cases: Vec<(Vec<u8>, u16)> = vec![
         (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03".to_vec(), 400),
@@ -385,8 +385,8 @@ fn bad_requests_are_answered_and_harm_nobody() {
         (b"GET / HTTP/9.9\r\n\r\n".to_vec(), 400),
         (b"GET\r\n\r\n".to_vec(), 400),
         (format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes(), 431),
-        (format!("{begun}X-Long: {long}\r\n\r\n").into_bytes(), 431),
-        (format!("{begun}{}\r\n", "X: y\r\n".repeat(100)).into_bytes(), 431),
+        (format!("{incomplete}X-Long: {long}\r\n\r\n").into_bytes(), 431),
+        (format!("{incomplete}{}\r\n", "X: y\r\n".repeat(100)).into_bytes(), 431),
         (server.request("GET", "/runs/%zz", "").into_bytes(), 404),
         (server.request("GET", "/?a=%", "").into_bytes(), 400),
         (server.request("POST", "/", "Content-Length: 100000\r\n").into_bytes(), 405),
@@ -397,93 +397,93 @@ fn bad_requests_are_answered_and_harm_nobody() {
     for (number, (request, expected)) in cases.iter().enumerate() {
         assert_eq!(server.send(request).status, *expected, "case {number}");
     }
-    // Half a request, and then the end, or silence, or a byte now and then for ever.
+    // Half a request, followed by the end of the stream, by nothing, or by an endless series of fields.
     let half = |end: fn(&TcpStream)| {
         let mut stream = server.connect();
-        stream.write_all(&good.as_bytes()[..good.len() / 2]).expect("it reads");
+        stream.write_all(&good.as_bytes()[..good.len() / 2]).expect("the server reads");
         end(&stream);
-        Reply::read(&mut stream).status
+        Response::read(&mut stream).status
     };
-    assert_eq!(half(|stream| stream.shutdown(std::net::Shutdown::Write).expect("it can be closed")), 400);
+    assert_eq!(half(|stream| stream.shutdown(std::net::Shutdown::Write).expect("sockets can be shut down")), 400);
     let slow = || {
         let mut stream = server.connect();
-        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("sockets have time limits");
-        stream.write_all(b"GET / HTTP/1.1\r\n").expect("it reads");
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("sockets support timeouts");
+        stream.write_all(b"GET / HTTP/1.1\r\n").expect("the server reads");
         let began = Instant::now();
-        let mut answer = Vec::new();
-        while began.elapsed() < PATIENCE && stream.write_all(b"X: y\r\n").is_ok() {
-            let mut piece = [0; 1024];
-            match stream.read(&mut piece) {
+        let mut received = Vec::new();
+        while began.elapsed() < TIMEOUT && stream.write_all(b"X: y\r\n").is_ok() {
+            let mut buffer = [0; 1024];
+            match stream.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => answer.extend_from_slice(&piece[..count]),
-                Err(_) => {} // nothing yet
+                Ok(count) => received.extend_from_slice(&buffer[..count]),
+                Err(_) => {} // timeout
             }
         }
-        String::from_utf8_lossy(&answer).into_owned()
+        String::from_utf8_lossy(&received).into_owned()
     };
     thread::scope(|scope| {
         let (silent, slow) = (scope.spawn(|| half(|_| {})), scope.spawn(slow));
-        assert_eq!(silent.join().expect("it ends"), 408);
-        let slow = slow.join().expect("it ends");
-        // It is cut at its time, or earlier by the number of its fields.
+        assert_eq!(silent.join().expect("the server responds"), 408);
+        let slow = slow.join().expect("the server responds");
+        // The server closes it at the timeout, or earlier at the maximum number of fields.
         assert!(slow.starts_with("HTTP/1.1 408 ") || slow.starts_with("HTTP/1.1 431 "), "{slow}");
     });
-    assert_eq!(server.send(good.as_bytes()).status, 200, "and it goes on");
+    assert_eq!(server.send(good.as_bytes()).status, 200, "the server keeps running");
 }
 
 #[test]
-fn many_at_once_are_all_answered() {
+fn concurrent_requests_all_get_a_response() {
     const LISTENERS: usize = 40;
     const CLIENTS: usize = 16;
     const REQUESTS: usize = 30;
-    let bench = Bench::new();
-    bench.run(1, None);
-    bench.run(2, Some(3));
-    let (server, run) = (bench.serve(), bench.latest());
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    fixture.run(2, Some(3));
+    let (server, run) = (fixture.serve(), fixture.latest());
     let events = format!("/runs/{run}/events");
     let mut listeners: Vec<Events> = (0..LISTENERS).map(|_| server.follow(&events, None)).collect();
     for listener in &mut listeners {
-        assert_eq!(listener.next().expect("how it stands").0, "3");
+        assert_eq!(listener.next().expect("the current state").0, "3");
     }
     let pages = ["/".to_string(), format!("/runs/{run}"), "/runs.json".into(), "/report".into(), "/nosuch".into()];
     let client = |number: usize| -> Vec<u16> {
-        (0..REQUESTS).map(|turn| server.get(&pages[(number + turn) % pages.len()]).status).collect()
+        (0..REQUESTS).map(|index| server.get(&pages[(number + index) % pages.len()]).status).collect()
     };
     let statuses: Vec<u16> = thread::scope(|scope| {
         let client = &client;
         let clients: Vec<_> = (0..CLIENTS).map(|number| scope.spawn(move || client(number))).collect();
-        clients.into_iter().flat_map(|client| client.join().expect("every request is answered")).collect()
+        clients.into_iter().flat_map(|client| client.join().expect("every request gets a response")).collect()
     });
-    let count = |status| statuses.iter().filter(|own| **own == status).count();
+    let count = |status| statuses.iter().filter(|other| **other == status).count();
     assert_eq!(statuses.len(), CLIENTS * REQUESTS);
-    assert_eq!(count(200) + count(404), statuses.len(), "there is room for so many: {statuses:?}");
+    assert_eq!(count(200) + count(404), statuses.len(), "no request may be rejected: {statuses:?}");
     assert_eq!(count(404), CLIENTS * REQUESTS / pages.len());
-    bench.run(2, Some(1));
+    fixture.run(2, Some(1));
     for listener in &mut listeners {
         assert_eq!(listener.next().expect("the fourth trial").0, "4");
     }
-    // Streams have a limit, said with a status, and pages are still given beside them.
-    let mut more: Vec<Reply> = Vec::new();
-    let mut held = Vec::new();
-    while more.is_empty() {
-        assert!(held.len() < 100, "there is no limit");
+    // Streams beyond the limit get status 503; pages are still served.
+    let mut open = Vec::new();
+    let mut is_rejected = false;
+    while !is_rejected {
+        assert!(open.len() < 100, "streams have no limit");
         let mut stream = server.connect();
-        stream.write_all(server.request("GET", &events, "").as_bytes()).expect("it reads");
+        stream.write_all(server.request("GET", &events, "").as_bytes()).expect("the server reads");
         let mut first = [0; 12];
-        stream.read_exact(&mut first).expect("it answers");
+        stream.read_exact(&mut first).expect("the server responds");
         match &first {
-            b"HTTP/1.1 200" => held.push(stream),
-            b"HTTP/1.1 503" => more.push(Reply { status: 503, head: String::new(), body: String::new() }),
+            b"HTTP/1.1 200" => open.push(stream),
+            b"HTTP/1.1 503" => is_rejected = true,
             other => panic!("{}", String::from_utf8_lossy(other)),
         }
     }
-    assert_eq!(held.len() + LISTENERS, 64);
+    assert_eq!(open.len() + LISTENERS, 64);
     assert_eq!(server.get("/").status, 200);
-    // Who hangs up makes room for others.
-    drop((held, listeners));
-    let until = Instant::now() + PATIENCE;
-    while server.ask("HEAD", &events, "").status == 503 {
-        assert!(Instant::now() < until, "streams that were closed are still counted");
+    // Closed streams do not count.
+    drop((open, listeners));
+    let deadline = Instant::now() + TIMEOUT;
+    while server.exchange("HEAD", &events, "").status == 503 {
+        assert!(Instant::now() < deadline, "closed streams are still counted");
         thread::sleep(Duration::from_millis(50));
     }
     let memory = server.memory_kib_max();
@@ -491,63 +491,63 @@ fn many_at_once_are_all_answered() {
 }
 
 #[test]
-fn beyond_all_connections_there_is_an_answer_too() {
-    let bench = Bench::new();
-    bench.run(1, None);
-    let server = bench.serve();
-    // They say nothing, and hold their places until their time is up.
+fn excess_connections_get_status_503() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    let server = fixture.serve();
+    // Idle connections count until their timeout.
     let idle: Vec<TcpStream> = (0..128).map(|_| server.connect()).collect();
-    let refused = server.get("/");
-    assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")), "{refused:?}");
+    let rejected = server.get("/");
+    assert_eq!((rejected.status, rejected.field("Retry-After")), (503, Some("1")), "{rejected:?}");
     drop(idle);
     assert_eq!(server.get("/").status, 200);
 }
 
 #[test]
-fn a_signal_ends_it_cleanly_and_at_once() {
-    let bench = Bench::new();
-    bench.run(1, Some(2));
-    let run = bench.latest();
+fn signals_end_the_server_promptly() {
+    let fixture = Fixture::new();
+    fixture.run(1, Some(2));
+    let run = fixture.latest();
     for signal in ["-TERM", "-INT"] {
-        let mut server = bench.serve();
+        let mut server = fixture.serve();
         let mut events = server.follow(&format!("/runs/{run}/events"), None);
-        assert_eq!(events.next().expect("how it stands").0, "2");
+        assert_eq!(events.next().expect("the current state").0, "2");
         let began = Instant::now();
         server.signal(signal);
-        assert_eq!(server.child.wait().expect("it ends").code(), Some(0), "{signal}");
-        assert!(began.elapsed() < Duration::from_secs(20), "{signal}: it waits for somebody");
+        assert_eq!(server.child.wait().expect("the server ends").code(), Some(0), "{signal}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{signal}: the server waits for clients");
         assert!(events.next().is_none(), "the stream is closed");
-        assert!(TcpStream::connect(("127.0.0.1", server.port)).is_err(), "nobody listens");
+        assert!(TcpStream::connect(("127.0.0.1", server.port)).is_err(), "the port is closed");
     }
 }
 
 #[test]
-fn what_is_wrong_with_the_command_is_named() {
-    let bench = Bench::new();
-    let missing = nearfar(&bench.store(), &["serve", "--port", "0"]);
+fn usage_errors_are_reported() {
+    let fixture = Fixture::new();
+    let missing = nearfar(&fixture.store(), &["serve", "--port", "0"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("results.db does not exist"), "{missing:?}");
-    assert!(!bench.store().exists(), "it is not made");
-    bench.run(1, None);
-    let server = bench.serve();
+    assert!(!fixture.store().exists(), "the results file is not created");
+    fixture.run(1, None);
+    let server = fixture.serve();
     let port = server.port.to_string();
     let cases: [(&[&str], &str); 5] = [
-        (&["serve", "--port", &port], "--port 0 takes a port that is free"),
+        (&["serve", "--port", &port], "--port 0 selects a free port"),
         (&["serve", "--listen", "nonsense:nonsense"], "--listen nonsense:nonsense"),
         (&["serve", "--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0"),
         (&["serve", "--listen", "no-such-host.invalid:1"], "no-such-host.invalid"),
         (&["serve", "--listen", "127.0.0.1", "--port", "1"], "cannot be used with"),
     ];
     for (args, expected) in cases {
-        let output = nearfar(&bench.store(), args);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(expected) && output.stdout.is_empty(), "{args:?}: {said}");
+        let output = nearfar(&fixture.store(), args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected) && output.stdout.is_empty(), "{args:?}: {stderr}");
     }
-    // The usual port may be somebody's; then one near it is taken.
-    let _taken = TcpListener::bind("127.0.0.1:6327");
-    let usual = Served::start(&bench.store(), &["--quiet"]);
-    assert!((6328..6347).contains(&usual.port), "{}", usual.port);
-    let listening = Served::start(&bench.store(), &["--listen", "127.0.0.2:0"]);
+    // If the default port is in use, the server takes one of the next.
+    let _listener = TcpListener::bind("127.0.0.1:6327");
+    let default = TestServer::start(&fixture.store(), &["--quiet"]);
+    assert!((6328..6347).contains(&default.port), "{}", default.port);
+    let listening = TestServer::start(&fixture.store(), &["--listen", "127.0.0.2:0"]);
     assert!(listening.url.starts_with("http://127.0.0.2:"), "{}", listening.url);
 }

@@ -23,7 +23,7 @@
 //!   `a_killed_export_leaves_whole_files_only_and_can_be_repeated` (tests/store/parquet/files.rs),
 //!   `a_bucket_has_the_names_and_bytes_of_a_directory` (tests/store/parquet/bucket.rs).
 //! - A comparison of exported files equals that of the results file, byte for byte.
-//!   Test: `comparisons_over_parquet_are_those_over_the_results_file` (nearfar/tests/parquet.rs).
+//!   Test: `parquet_comparisons_equal_those_of_the_results_file` (nearfar/tests/parquet.rs).
 #![forbid(unsafe_code)]
 
 mod address;

@@ -1,4 +1,4 @@
-//! Nodes whose home folders are on one small disk, with whoever asks them, and it becomes full in the middle of their runs.
+//! Nodes and coordinator that share one small disk, which becomes full during the runs.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -8,89 +8,89 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::nodes::{self, json, output, signal, text};
-use crate::{ALL, JOB, TRIALS, experiment, is_as_without_a_fleet, own_mounts, prepare, stands};
+use crate::{ALL, JOB, TRIALS, assert_same_as_alone, experiment_file, job_states, own_mounts, write_inputs};
 
-/// Set for the process of this test that has a disk of its own.
+/// Set in the child process that runs the test on the small disk.
 const INSIDE: &str = "NEARFAR_TEST_SMALL_DISK";
 
-/// A disk for this test's scratch folder: its second process runs there.
+/// Mounts the disk and runs this test again, with its temporary files on it.
 const DISK: &str = r#"
 mount -t tmpfs -o size=48m,mode=700 tmpfs "$1" || exit 77
-TMPDIR=$1 exec "$2" --exact full_disk::a_shared_disk_becomes_full_and_nothing_is_lost --nocapture
+TMPDIR=$1 exec "$2" --exact full_disk::full_shared_disk_loses_no_trial --nocapture
 "#;
 
 #[test]
-fn a_shared_disk_becomes_full_and_nothing_is_lost() {
+fn full_shared_disk_loses_no_trial() {
     if std::env::var_os(INSIDE).is_some() {
-        return on_a_small_disk();
+        return run_on_small_disk();
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let mut shell = own_mounts::shell(false, DISK);
-    shell.env(INSIDE, "1").arg(folder.path()).arg(std::env::current_exe().expect("it runs"));
+    shell.env(INSIDE, "1").arg(dir.path()).arg(std::env::current_exe().expect("the path is known"));
     match own_mounts::run(&mut shell, "file systems in memory") {
-        Ok(inside) => {
-            let said = text(&inside.stdout);
-            assert!(inside.status.success(), "{said}{}", text(&inside.stderr));
-            assert!(said.contains("1 passed"), "{said}");
-            said.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
+        Ok(child) => {
+            let stdout = text(&child.stdout);
+            assert!(child.status.success(), "{stdout}{}", text(&child.stderr));
+            assert!(stdout.contains("1 passed"), "{stdout}");
+            stdout.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
         }
-        Err(why) => println!("skipped: a fleet on a full disk: {why}"),
+        Err(reason) => println!("skipped: a fleet on a full disk: {reason}"),
     }
 }
 
-fn on_a_small_disk() {
+fn run_on_small_disk() {
     let Some(nodes) = nodes::start(&["node-a", "node-b", "node-c"], "a fleet on a full disk") else { return };
-    let sim = prepare(&nodes);
-    let file = experiment(&nodes).display().to_string();
+    let sim = write_inputs(&nodes);
+    let file = experiment_file(&nodes).display().to_string();
     let run =
         || -> Command { nodes.fleet("run", ALL, &[&file, "--name", JOB, "--format", "json", "--", "--sim", &sim]) };
     let collect = || nodes.fleet("collect", ALL, &["--format", "json"]);
-    let filler = nodes.folder.path().join("filler");
+    let filler = nodes.dir.path().join("filler");
 
-    // All three are in their middle, and then there is no room for another trial.
-    let watching = run().spawn().expect("the program starts");
+    // All three runs are midway when the disk becomes full.
+    let coordinator = run().spawn().expect("the program starts");
     let pids = nodes.freeze(JOB, 100_000);
     fill(&filler);
     pids.iter().for_each(|pid| signal("CONT", *pid));
-    let limit = nodes::Limit::on(&watching);
-    let stopped = watching.wait_with_output().expect("it ends");
+    let limit = nodes::Limit::on(&coordinator);
+    let stopped = coordinator.wait_with_output().expect("the coordinator ends");
     drop(limit);
     assert_eq!(stopped.status.code(), Some(1), "{}", text(&stopped.stderr));
-    let looks: Value = serde_json::from_slice(&stopped.stdout).expect("it prints JSON");
-    let kept = stands(&looks);
-    assert_eq!(kept.len(), 3, "{looks}");
-    assert!(kept.iter().all(|(state, trials)| state == "stopped" && *trials > 0 && *trials < TRIALS), "{looks}");
-    for node in looks["nodes"].as_array().expect("nodes is a list") {
-        let says = node["jobs"][0]["says"].as_str().expect("it says why");
-        assert!(says.contains("no space left on the disk"), "{looks}");
+    let status: Value = serde_json::from_slice(&stopped.stdout).expect("the output is JSON");
+    let kept = job_states(&status);
+    assert_eq!(kept.len(), 3, "{status}");
+    assert!(kept.iter().all(|(state, trials)| state == "stopped" && *trials > 0 && *trials < TRIALS), "{status}");
+    for node in status["nodes"].as_array().expect("nodes is a list") {
+        let message = node["jobs"][0]["says"].as_str().expect("a stopped job has a message");
+        assert!(message.contains("no space left on the disk"), "{status}");
     }
 
-    // Nothing can be fetched either, which takes nothing away and leaves nothing half here.
+    // Collecting fails too; it removes nothing from the nodes and leaves no partial copy.
     fill(&filler);
-    let refused = output(collect());
-    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
-    let said = text(&refused.stderr).to_lowercase();
-    assert!(said.contains("no space left on"), "{said}");
-    std::fs::remove_file(&filler).expect("it was written");
-    let part = json(collect(), 0);
+    let failed = output(collect());
+    assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
+    let stderr = text(&failed.stderr).to_lowercase();
+    assert!(stderr.contains("no space left on"), "{stderr}");
+    std::fs::remove_file(&filler).expect("the file exists");
+    let partial = json(collect(), 0);
     let added = |collected: &Value| -> Vec<u64> {
         (0..3).filter_map(|node| collected["nodes"][node]["jobs"][0]["trials_added"].as_u64()).collect()
     };
     let kept: Vec<u64> = kept.iter().map(|(_, trials)| *trials).collect();
-    assert_eq!(added(&part), kept, "{part}");
+    assert_eq!(added(&partial), kept, "{partial}");
 
-    // There is room again: the same command goes on.
-    let looks = json(run(), 0);
-    assert_eq!(stands(&looks), vec![("ended".to_string(), TRIALS); 3], "{looks}");
+    // With free space, the same command resumes the runs.
+    let status = json(run(), 0);
+    assert_eq!(job_states(&status), vec![("ended".to_string(), TRIALS); 3], "{status}");
     let rest: Vec<u64> = kept.iter().map(|trials| TRIALS - trials).collect();
     assert_eq!(added(&json(collect(), 0)), rest);
-    is_as_without_a_fleet(&nodes);
+    assert_same_as_alone(&nodes);
 }
 
-/// Takes all the room that is left.
+/// Writes to a file until the disk is full.
 fn fill(path: &Path) {
-    let mut filler = File::options().create(true).append(true).open(path).expect("a name needs no room");
+    let mut filler = File::options().create(true).append(true).open(path).expect("the file can be created");
     let block = [0; 4096];
-    let refused = std::iter::repeat_with(|| filler.write_all(&block)).find_map(Result::err).expect("disks have an end");
-    assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
+    let error = std::iter::repeat_with(|| filler.write_all(&block)).find_map(Result::err).expect("the disk is finite");
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
 }

@@ -1,5 +1,5 @@
-//! `nearfar fleet` on Kubernetes without a cluster: what is written, what `kubectl` reads in it where that is installed, what is refused; and
-//! the pod's process itself, which finds its order as in a pod, is killed, told to end, and started again.
+//! `nearfar fleet` on Kubernetes without a cluster: the manifest, which `kubectl` parses if it is installed, invalid
+//! options, and the process of a pod, which is killed, terminated and restarted.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,52 +12,51 @@ use super::{JOB, MODELS, TRIALS, three_machines};
 
 const IMAGE: &str = "--image=registry.example.org/nearfar:0.1";
 
-fn nearfar(folder: &Path, args: &[&str]) -> Command {
+fn nearfar(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.args(args).current_dir(folder).env("NEARFAR_STORE", folder.join("results.db"));
-    command.env("NEARFAR_STATE", folder.join("state"));
+    command.args(args).current_dir(dir).env("NEARFAR_STORE", dir.join("results.db"));
+    command.env("NEARFAR_STATE", dir.join("state"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn fleet(folder: &Path, args: &[&str]) -> Command {
-    let words: Vec<&str> = ["fleet"].into_iter().chain(args.iter().copied()).collect();
-    nearfar(folder, &words)
+fn fleet(dir: &Path, args: &[&str]) -> Command {
+    nearfar(dir, &[&["fleet"], args].concat())
 }
 
-fn scratch() -> TempDir {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    std::fs::write(folder.path().join("three.toml"), three_machines()).expect("the folder can be written");
-    folder
+fn input_dir() -> TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(dir.path().join("three.toml"), three_machines()).expect("the directory is writable");
+    dir
 }
 
 #[test]
-fn a_job_is_as_its_reader_wants_it() {
-    let folder = scratch();
-    let words = ["run", "three.toml", "--on=kubernetes:node-1", IMAGE, "--name=monday", "--cpus=16", "--memory=32GiB"];
+fn kubernetes_manifest_matches_snapshot() {
+    let dir = input_dir();
+    let args = ["run", "three.toml", "--on=kubernetes:node-1", IMAGE, "--name=monday", "--cpus=16", "--memory=32GiB"];
     let rest = ["--toleration=dedicated=nearfar:NoSchedule", "--", "--seed", "7"];
-    let written = output(fleet(folder.path(), &[&words[..], &rest].concat()));
+    let written = output(fleet(dir.path(), &[&args[..], &rest].concat()));
     assert!(written.status.success(), "{}", text(&written.stderr));
     insta::assert_snapshot!("kubernetes_job", text(&written.stdout).replace(env!("CARGO_PKG_VERSION"), "VERSION"));
     insta::assert_snapshot!("kubernetes_next", text(&written.stderr));
 }
 
 #[test]
-fn nodes_with_a_label_have_a_daemon_set() {
-    let folder = scratch();
-    let words = ["run", "three.toml", "--on=kubernetes:disk=nvme", IMAGE, "--format=json", "--", "--quieten=all"];
-    let list = json(fleet(folder.path(), &words), 0);
+fn labelled_nodes_get_a_daemon_set() {
+    let dir = input_dir();
+    let args = ["run", "three.toml", "--on=kubernetes:disk=nvme", IMAGE, "--format=json", "--", "--quieten=all"];
+    let list = json(fleet(dir.path(), &args), 0);
     let set = &list["items"][1];
     assert_eq!((&set["kind"], &list["kind"]), (&"DaemonSet".into(), &"List".into()));
     let pod = &set["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"]["disk"], "nvme");
-    assert_eq!(pod["initContainers"][0]["securityContext"]["privileged"], true, "settings are to be changed");
-    let said = output(fleet(folder.path(), &[&words[..4], &["--output=set.yaml"], &words[5..]].concat()));
-    let said = text(&said.stderr);
-    assert!(said.contains("privileged, with the processes of the node in sight, because of --quieten"), "{said}");
-    assert!(said.contains("next: kubectl apply -f set.yaml"), "{said}");
-    assert!(folder.path().join("set.yaml").exists());
-    let collect = json(fleet(folder.path(), &["collect", "--on=kubernetes:a,b", IMAGE, "--format=json"]), 0);
+    assert_eq!(pod["initContainers"][0]["securityContext"]["privileged"], true, "--quieten changes settings");
+    let written = output(fleet(dir.path(), &[&args[..4], &["--output=set.yaml"], &args[5..]].concat()));
+    let stderr = text(&written.stderr);
+    assert!(stderr.contains("privileged, with access to the processes of the node, because of --quieten"), "{stderr}");
+    assert!(stderr.contains("next: kubectl apply -f set.yaml"), "{stderr}");
+    assert!(dir.path().join("set.yaml").exists());
+    let collect = json(fleet(dir.path(), &["collect", "--on=kubernetes:a,b", IMAGE, "--format=json"]), 0);
     let names: Vec<&str> = collect["items"]
         .as_array()
         .into_iter()
@@ -67,143 +66,142 @@ fn nodes_with_a_label_have_a_daemon_set() {
     assert_eq!(names, ["nearfar-collect-a", "nearfar-collect-b"]);
 }
 
-/// `kubectl` reads YAML by rules of its own, older ones than those of today.
+/// `kubectl` parses YAML 1.1, in which unquoted `y`, `1.0` and `1e3` are not strings.
 #[test]
-fn kubectl_reads_what_was_written() {
-    let folder = scratch();
-    let words =
+fn kubectl_parses_the_yaml_manifest() {
+    let dir = input_dir();
+    let args =
         |format| ["run", "three.toml", "--on=kubernetes:y,1.0,node-3", IMAGE, "--name=1e3", "--output=jobs", format];
-    let expected = output(fleet(folder.path(), &words("--format=json")));
+    let expected = output(fleet(dir.path(), &args("--format=json")));
     assert!(expected.status.success(), "{}", text(&expected.stderr));
-    let read = std::fs::read(folder.path().join("jobs")).expect("it was written");
-    let expected: Value = serde_json::from_slice(&read).expect("it is JSON");
-    assert!(output(fleet(folder.path(), &words("--format=text"))).status.success());
+    let manifest = std::fs::read(dir.path().join("jobs")).expect("the manifest exists");
+    let expected: Value = serde_json::from_slice(&manifest).expect("the manifest is JSON");
+    assert!(output(fleet(dir.path(), &args("--format=text"))).status.success());
     let mut kubectl = Command::new("kubectl");
     kubectl.args(["label", "--local", "--overwrite", "-f", "jobs", "nearfar-job=1e3", "-o", "json"]);
-    kubectl.current_dir(folder.path()).env("KUBECONFIG", "/dev/null");
-    let Ok(read) = kubectl.output() else {
-        println!("skipped: kubectl_reads_what_was_written: no kubectl");
+    kubectl.current_dir(dir.path()).env("KUBECONFIG", "/dev/null");
+    let Ok(parsed) = kubectl.output() else {
+        println!("skipped: kubectl_parses_the_yaml_manifest: no kubectl");
         return;
     };
-    assert!(read.status.success(), "{}", text(&read.stderr));
-    let objects = serde_json::Deserializer::from_slice(&read.stdout).into_iter::<Value>();
-    let objects: Vec<Value> = objects.collect::<Result<_, _>>().expect("it prints JSON");
+    assert!(parsed.status.success(), "{}", text(&parsed.stderr));
+    let objects = serde_json::Deserializer::from_slice(&parsed.stdout).into_iter::<Value>();
+    let objects: Vec<Value> = objects.collect::<Result<_, _>>().expect("kubectl prints JSON");
     assert_eq!(Value::from(objects), expected["items"]);
 }
 
 #[test]
-fn what_no_cluster_could_do_is_refused() {
-    let folder = scratch();
+fn invalid_kubernetes_options_are_rejected() {
+    let dir = input_dir();
     let run = |rest: &[&str]| {
-        let on = if rest.iter().any(|word| word.starts_with("--on")) { "--quiet" } else { "--on=kubernetes:a" };
-        output(fleet(folder.path(), &[&["run", "three.toml", on], rest].concat()))
+        let on = if rest.iter().any(|arg| arg.starts_with("--on")) { "--quiet" } else { "--on=kubernetes:a" };
+        output(fleet(dir.path(), &[&["run", "three.toml", on], rest].concat()))
     };
     let cases: &[(&[&str], &str)] = &[
-        (&[], "--on kubernetes needs --image, which has nearfar\nhint: "),
-        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes is not reached by ssh"),
-        (&[IMAGE, "--detach"], "--detach: a manifest is written here"),
+        (&[], "--on kubernetes requires --image with nearfar\nhint: "),
+        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes does not use ssh"),
+        (&[IMAGE, "--detach"], "--detach: nearfar only writes a manifest"),
         (&[IMAGE, "--cpus=4"], "--memory <SIZE>"),
         (&[IMAGE, "--cpus=0", "--memory=1GiB"], "0 is not in 1..="),
         (&[IMAGE, "--results=here"], "expected an absolute path"),
         (&[IMAGE, "--results=/a/../b"], "expected an absolute path"),
         (&[IMAGE, "--toleration=a:Never"], "effects are NoSchedule"),
-        (&["--image=a b"], "'a b' is no name of an image"),
-        (&[IMAGE, "--on=kubernetes:Node_1"], "'Node_1' is no name of a node of Kubernetes"),
-        (&[IMAGE, "--", "--dry-run"], "flags for the nodes: --dry-run is not for them"),
+        (&["--image=a b"], "invalid image name 'a b'"),
+        (&[IMAGE, "--on=kubernetes:Node_1"], "invalid Kubernetes node name 'Node_1'"),
+        (&[IMAGE, "--", "--dry-run"], "node options: --dry-run is not supported"),
         (&[IMAGE, "--on=ssh:a"], "--image is for --on kubernetes"),
         (&["--output=x", "--on=slurm"], "--output is for --on kubernetes"),
     ];
     for (rest, expected) in cases {
-        let said = run(rest);
-        assert_eq!(said.status.code(), Some(2), "{rest:?}: {}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(expected), "{rest:?}: {}", text(&said.stderr));
-        assert!(said.stdout.is_empty());
+        let output = run(rest);
+        assert_eq!(output.status.code(), Some(2), "{rest:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{rest:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
     }
-    let asked = output(fleet(folder.path(), &["status", "--on=kubernetes:a"]));
-    assert_eq!(asked.status.code(), Some(2), "{}", text(&asked.stderr));
-    assert!(text(&asked.stderr).contains("hint: 'kubectl get "), "{}", text(&asked.stderr));
-    let named = output(fleet(folder.path(), &["collect", "x", "--on=kubernetes:a", IMAGE]));
-    assert!(text(&named.stderr).contains("all that a node has is copied"), "{}", text(&named.stderr));
+    let status = output(fleet(dir.path(), &["status", "--on=kubernetes:a"]));
+    assert_eq!(status.status.code(), Some(2), "{}", text(&status.stderr));
+    assert!(text(&status.stderr).contains("hint: 'kubectl get "), "{}", text(&status.stderr));
+    let named = output(fleet(dir.path(), &["collect", "x", "--on=kubernetes:a", IMAGE]));
+    assert!(text(&named.stderr).contains("Kubernetes collects the results of all jobs"), "{}", text(&named.stderr));
 }
 
-/// A node as a pod has it: the folder with its order, and the one that it shares with the machine.
+/// A pod: its command, and one directory in place of its mounted job specification and results.
 struct Pod {
-    folder: TempDir,
+    dir: TempDir,
     command: Vec<String>,
 }
 
 impl Pod {
-    /// As Kubernetes would make it of a manifest.
-    fn of(job: &str, words: &[&str]) -> Self {
-        let folder = scratch();
+    /// Creates the pod of a manifest, as Kubernetes would.
+    fn new(job: &str, args: &[&str]) -> Self {
+        let dir = input_dir();
         let name = format!("--name={job}");
         let run = ["run", "three.toml", "--on=kubernetes:node-a", IMAGE, "--format=json", &name, "--"];
-        let list = json(fleet(folder.path(), &[&run[..], words].concat()), 0);
-        for (key, value) in list["items"][0]["data"].as_object().expect("a map of texts") {
-            std::fs::write(folder.path().join(key), value.as_str().expect("a text"))
-                .expect("the folder can be written");
+        let list = json(fleet(dir.path(), &[&run[..], args].concat()), 0);
+        for (key, value) in list["items"][0]["data"].as_object().expect("a map of strings") {
+            std::fs::write(dir.path().join(key), value.as_str().expect("a string")).expect("the directory is writable");
         }
         let worker = &list["items"][1]["spec"]["template"]["spec"]["containers"][0];
         let mounted = worker["volumeMounts"][0]["mountPath"].as_str().expect("a path").to_string();
-        let here = folder.path().display().to_string();
-        let words = worker["command"].as_array().expect("a list").iter().filter_map(Value::as_str);
-        let command = words.map(|word| word.replace(&mounted, &here).replace("$(NEARFAR_NODE)", "node-a")).collect();
-        Self { folder, command }
+        let actual = dir.path().display().to_string();
+        let args = worker["command"].as_array().expect("a list").iter().filter_map(Value::as_str);
+        let command = args.map(|arg| arg.replace(&mounted, &actual).replace("$(NEARFAR_NODE)", "node-a")).collect();
+        Self { dir, command }
     }
 
     fn process(&self) -> Command {
         assert_eq!(self.command[0], "nearfar");
-        let words: Vec<&str> = self.command[1..].iter().map(String::as_str).collect();
-        nearfar(self.folder.path(), &words)
+        let args: Vec<&str> = self.command[1..].iter().map(String::as_str).collect();
+        nearfar(self.dir.path(), &args)
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join("fleet").join(JOB).join("node-a").join(name)
+        self.dir.path().join("fleet").join(JOB).join("node-a").join(name)
     }
 
-    /// How many bytes of trials are there.
+    /// Size of the WAL in bytes.
     fn stored(&self) -> u64 {
         std::fs::metadata(self.file("results.db-wal")).map_or(0, |file| file.len())
     }
 }
 
 #[test]
-fn a_pod_that_was_killed_or_moved_goes_on_and_every_trial_is_there_once() {
+fn killed_or_restarted_pod_resumes_and_stores_each_trial_once() {
     let sim = format!("{MODELS}/ryzen5-2600.xml:7");
-    let pod = Pod::of(JOB, &["--sim", &sim]);
+    let pod = Pod::new(JOB, &["--sim", &sim]);
     for (kind, status) in [("KILL", None), ("TERM", Some(130))] {
         let before = pod.stored();
         let mut process =
             pod.process().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
         let limit = Limit::on(&process);
-        until("it has stored some trials more", || pod.stored() > before + 100_000);
-        // In its middle, however fast it is.
+        until("the run has stored more trials", || pod.stored() > before + 100_000);
+        // Stopped, so that the run cannot end before the signal.
         stop(process.id());
-        let again = output(pod.process());
-        assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
-        assert!(text(&again.stderr).contains("'three' runs here already"), "{}", text(&again.stderr));
+        let second = output(pod.process());
+        assert_eq!(second.status.code(), Some(1), "{}", text(&second.stderr));
+        assert!(text(&second.stderr).contains("'three' is already running"), "{}", text(&second.stderr));
         signal(kind, process.id());
         signal("CONT", process.id());
-        assert_eq!(process.wait().expect("it was told to end").code(), status);
+        assert_eq!(process.wait().expect("the process was signalled").code(), status);
         drop(limit);
     }
-    let rest = output(pod.process());
-    assert!(rest.status.success(), "{}", text(&rest.stderr));
-    assert!(text(&rest.stderr).contains("resuming run "), "{}", text(&rest.stderr));
-    let none = output(pod.process());
-    assert!(none.status.success(), "{}", text(&none.stderr));
-    assert!(text(&none.stderr).contains(&format!("has ended with {TRIALS} trials")), "{}", text(&none.stderr));
-    // As by hand: what is collected is that machine's run, under its name.
+    let resumed = output(pod.process());
+    assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+    assert!(text(&resumed.stderr).contains("resuming run "), "{}", text(&resumed.stderr));
+    let ended = output(pod.process());
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains(&format!("has ended with {TRIALS} trials")), "{}", text(&ended.stderr));
+    // The imported run equals a run of the same machine, with the same name, without a pod.
     let file = pod.file("results.db").display().to_string();
-    let here = pod.folder.path();
-    assert!(output(nearfar(here, &["import", &file])).status.success());
+    let pod_dir = pod.dir.path();
+    assert!(output(nearfar(pod_dir, &["import", &file])).status.success());
     assert!(
-        output(nearfar(here, &["run", "three.toml", "--sim", &sim, "--host-label=node-a", "--store=alone.db"]))
+        output(nearfar(pod_dir, &["run", "three.toml", "--sim", &sim, "--host-label=node-a", "--store=alone.db"]))
             .status
             .success()
     );
     let trials = |store: &[&str]| {
-        json(nearfar(here, &[&["show", "--trials", "--format=json"], store].concat()), 0)["trials"].clone()
+        json(nearfar(pod_dir, &[&["show", "--trials", "--format=json"], store].concat()), 0)["trials"].clone()
     };
     let collected = trials(&[]);
     assert_eq!(collected.as_array().map(Vec::len), Some(usize::try_from(TRIALS).expect("a small number")));
@@ -211,26 +209,26 @@ fn a_pod_that_was_killed_or_moved_goes_on_and_every_trial_is_there_once() {
 }
 
 #[test]
-fn an_order_that_is_not_for_this_program_is_refused() {
-    let pod = Pod::of(JOB, &["--sim=pu:2:1", "--smoke"]);
-    let order = pod.folder.path().join("order.json");
-    let text_of = std::fs::read_to_string(&order).expect("it was written");
+fn incompatible_pod_job_spec_is_rejected() {
+    let pod = Pod::new(JOB, &["--sim=pu:2:1", "--smoke"]);
+    let file = pod.dir.path().join("order.json");
+    let original = std::fs::read_to_string(&file).expect("the job specification exists");
     for (changed, expected) in [
         (
-            text_of.replace("\"protocol\": 1", "\"protocol\": 7"),
-            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: an image",
+            original.replace("\"protocol\": 1", "\"protocol\": 7"),
+            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: use an image",
         ),
-        ("not JSON".into(), "not an order"),
+        ("not JSON".into(), "not a job specification"),
     ] {
-        std::fs::write(&order, changed).expect("it can be written");
-        let refused = output(pod.process());
-        assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-        assert!(text(&refused.stderr).contains(expected), "{}", text(&refused.stderr));
+        std::fs::write(&file, changed).expect("the file is writable");
+        let rejected = output(pod.process());
+        assert_eq!(rejected.status.code(), Some(2), "{}", text(&rejected.stderr));
+        assert!(text(&rejected.stderr).contains(expected), "{}", text(&rejected.stderr));
     }
-    std::fs::write(&order, &text_of).expect("it can be written");
+    std::fs::write(&file, &original).expect("the file is writable");
     assert!(output(pod.process()).status.success());
-    std::fs::write(&order, text_of.replace("--smoke", "--seed=8")).expect("it can be written");
+    std::fs::write(&file, original.replace("--smoke", "--seed=8")).expect("the file is writable");
     let other = output(pod.process());
     assert_eq!(other.status.code(), Some(2), "{}", text(&other.stderr));
-    assert!(text(&other.stderr).contains("'three' is another experiment there"), "{}", text(&other.stderr));
+    assert!(text(&other.stderr).contains("'three' has another experiment"), "{}", text(&other.stderr));
 }

@@ -1,5 +1,5 @@
-//! `nearfar fleet` with three machines, as far as ssh can tell: servers of OpenSSH on this one, each with a simulated machine of its own.
-//! One of them is lost in the middle and comes back; and what can be wrong with a node is said.
+//! `nearfar fleet` over ssh, Slurm and Kubernetes, with local nodes that simulate machines: lost nodes, restarts and
+//! error messages.
 
 mod clocks;
 mod full_disk;
@@ -13,7 +13,7 @@ mod postgres;
 mod scratch;
 #[cfg(feature = "postgres")]
 #[path = "../../../store/tests/store/postgres/server.rs"]
-#[allow(dead_code)] // what other tests need of it
+#[allow(dead_code)] // other tests use the rest
 mod server;
 mod slurm;
 
@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 use nodes::{Nodes, json, output, signal, text};
 use serde_json::Value;
 
-/// An experiment of one workload, with a block to warm up and so many more: enough trials that a run can be found in its middle.
-fn experiment_of(name: &str, blocks: u64, workload: &str) -> String {
+/// An experiment with one workload, one warm-up block and `blocks` measured blocks: enough to interrupt the run midway.
+fn experiment_text(name: &str, blocks: u64, workload: &str) -> String {
     format!(
         r#"
 name = "{name}"
@@ -45,34 +45,34 @@ baseline = "kernel"
 
 fn three_machines() -> String {
     let queens = "name = \"queens\"\nplacements = [\"kernel\", \"one-core\"]\nthreads = [1, 2]";
-    experiment_of("three $(touch pwned) machines", 300, queens)
+    experiment_text("three $(touch pwned) machines", 300, queens)
 }
 
-/// What comes of that: a warm-up block and 300 of four cells.
+/// Trials of [`three_machines`]: one warm-up block and 300 measured blocks of four cells.
 const TRIALS: u64 = 301 * 4;
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
 const JOB: &str = "three";
 const ALL: &str = "node-a,node-b,node-c";
 
-/// What nodes are to run: each its own simulated machine, which lies under its name.
-fn prepare(nodes: &Nodes) -> String {
-    let folder = nodes.folder.path();
+/// Writes the experiment and one simulated machine per node, `NODE.xml`. Returns the value of `--sim`.
+fn write_inputs(nodes: &Nodes) -> String {
+    let dir = nodes.dir.path();
     let models = ["ryzen5-2600", "rk3399", "xeon-e5-2640-x2"];
     for (node, model) in nodes.nodes.iter().zip(models) {
-        std::fs::copy(format!("{MODELS}/{model}.xml"), folder.join(format!("{}.xml", node.name))).expect("it is there");
+        std::fs::copy(format!("{MODELS}/{model}.xml"), dir.join(format!("{}.xml", node.name))).expect("models exist");
     }
-    std::fs::write(folder.join("three.toml"), three_machines()).expect("the folder can be written");
-    folder.join("{node}.xml:7").display().to_string()
+    std::fs::write(dir.join("three.toml"), three_machines()).expect("the directory is writable");
+    dir.join("{node}.xml:7").display().to_string()
 }
 
-fn experiment(nodes: &Nodes) -> PathBuf {
-    nodes.folder.path().join("three.toml")
+fn experiment_file(nodes: &Nodes) -> PathBuf {
+    nodes.dir.path().join("three.toml")
 }
 
-/// `state` and `trials` of the one job of each node that answered.
-fn stands(looks: &Value) -> Vec<(String, u64)> {
-    let nodes = looks["nodes"].as_array().expect("nodes is a list");
+/// `state` and `trials` of all jobs of the nodes that responded.
+fn job_states(status: &Value) -> Vec<(String, u64)> {
+    let nodes = status["nodes"].as_array().expect("nodes is a list");
     let jobs = nodes.iter().filter_map(|node| node["jobs"].as_array());
     jobs.flatten()
         .map(|job| (job["state"].as_str().unwrap_or("?").into(), job["trials"].as_u64().unwrap_or(0)))
@@ -82,118 +82,118 @@ fn stands(looks: &Value) -> Vec<(String, u64)> {
 fn runs(nodes: &Nodes, store: &Path) -> Vec<Value> {
     let mut command = nodes.nearfar(&["show", "--runs", "--format", "json"]);
     command.arg("--store").arg(store);
-    let shown = json(command, 0);
-    shown["runs"].as_array().expect("runs is a list").clone()
+    let listing = json(command, 0);
+    listing["runs"].as_array().expect("runs is a list").clone()
 }
 
 #[test]
-fn a_node_is_lost_and_comes_back_and_every_trial_is_there_once() {
+fn lost_node_resumes_and_each_trial_is_stored_once() {
     let Some(mut nodes) = nodes::start(&["node-a", "node-b", "node-c"], "a fleet over ssh") else { return };
-    let sim = prepare(&nodes);
-    let file = experiment(&nodes).display().to_string();
+    let sim = write_inputs(&nodes);
+    let file = experiment_file(&nodes).display().to_string();
     let run = |rest: &[&str]| {
-        let words = ["--name", JOB, "--format", "json", "--patience", "1s"];
-        let words: Vec<&str> =
-            [&file[..]].into_iter().chain(words).chain(rest.iter().copied()).chain(["--", "--sim", &sim]).collect();
-        words.iter().map(|word| (*word).to_string()).collect::<Vec<String>>()
+        let args = ["--name", JOB, "--format", "json", "--patience", "1s"];
+        let args: Vec<&str> =
+            [&file[..]].into_iter().chain(args).chain(rest.iter().copied()).chain(["--", "--sim", &sim]).collect();
+        args.iter().map(|arg| (*arg).to_string()).collect::<Vec<String>>()
     };
     let fleet_run = |nodes: &Nodes, rest: &[&str]| {
-        let words = run(rest);
-        nodes.fleet("run", ALL, &words.iter().map(String::as_str).collect::<Vec<_>>())
+        let args = run(rest);
+        nodes.fleet("run", ALL, &args.iter().map(String::as_str).collect::<Vec<_>>())
     };
 
-    // The coordinator dies in the middle, and nobody notices.
+    // The coordinator is killed midway; the nodes keep running.
     let mut coordinator = fleet_run(&nodes, &[]).spawn().expect("the program starts");
     let pids = nodes.freeze(JOB, 100_000);
     let children = nodes::descendants(coordinator.id());
     assert_eq!(children.len(), 3, "one ssh for each node");
-    coordinator.kill().expect("it runs");
-    coordinator.wait().expect("it was killed");
+    coordinator.kill().expect("the coordinator is running");
+    coordinator.wait().expect("the coordinator was killed");
     children.iter().for_each(|ssh| signal("KILL", *ssh));
-    let looks = json(nodes.fleet("status", ALL, &["--format", "json"]), 0);
-    let frozen = stands(&looks);
-    // Stopped processes are what the kernel hangs up when nobody is left who could wake them.
-    assert!(frozen.iter().all(|(state, trials)| state == "running" && *trials > 0 && *trials < TRIALS), "{looks}");
+    let status = json(nodes.fleet("status", ALL, &["--format", "json"]), 0);
+    let frozen = job_states(&status);
+    // The kernel sends SIGHUP to an orphaned process group with stopped members; the runs must survive that.
+    assert!(frozen.iter().all(|(state, trials)| state == "running" && *trials > 0 && *trials < TRIALS), "{status}");
     assert_eq!(frozen.len(), 3);
 
-    // Another one finds the same processes; one node loses its power.
-    let mut again = fleet_run(&nodes, &[]).spawn().expect("the program starts");
-    let limit = nodes::Limit::on(&again);
-    let mut says = BufReader::new(again.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let found: Vec<String> = says.by_ref().filter(|line| line.starts_with("node-")).take(3).collect();
-    assert!(found.len() == 3 && found.iter().all(|line| line.contains("queens @ ")), "{found:?}");
+    // A second coordinator finds the same processes; then one node loses power.
+    let mut second = fleet_run(&nodes, &[]).spawn().expect("the program starts");
+    let limit = nodes::Limit::on(&second);
+    let mut lines = BufReader::new(second.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let progress: Vec<String> = lines.by_ref().filter(|line| line.starts_with("node-")).take(3).collect();
+    assert!(progress.len() == 3 && progress.iter().all(|line| line.contains("queens @ ")), "{progress:?}");
     assert_eq!(nodes.nodes.iter().map(|node| node.runner(JOB)).collect::<Option<Vec<u32>>>(), Some(pids.clone()));
     nodes.nodes[1].power_off(pids[1]);
     [0, 2].iter().for_each(|node| signal("CONT", pids[*node]));
-    let said: Vec<String> = says.collect();
-    let lost = again.wait_with_output().expect("it ends");
+    let lines: Vec<String> = lines.collect();
+    let second = second.wait_with_output().expect("the program ends");
     drop(limit);
-    assert_eq!(lost.status.code(), Some(1), "{said:?}");
-    assert!(said.iter().any(|line| line.starts_with("node-b  away: ")), "{said:?}");
-    let named = |line: &String| line.starts_with("nearfar: node-b: ssh: connect to host 127.0.0.1");
-    assert!(said.iter().any(named), "{said:?}");
-    let looks: Value = serde_json::from_slice(&lost.stdout).expect("it prints JSON");
-    assert_eq!(stands(&looks), [("ended".to_string(), TRIALS), ("ended".to_string(), TRIALS)]);
+    assert_eq!(second.status.code(), Some(1), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("node-b  away: ")), "{lines:?}");
+    let names_node = |line: &String| line.starts_with("nearfar: node-b: ssh: connect to host 127.0.0.1");
+    assert!(lines.iter().any(names_node), "{lines:?}");
+    let status: Value = serde_json::from_slice(&second.stdout).expect("the output is JSON");
+    assert_eq!(job_states(&status), [("ended".to_string(), TRIALS), ("ended".to_string(), TRIALS)]);
 
-    // The others are collected, as often as one likes.
+    // The other nodes can be collected repeatedly.
     for trials in [TRIALS, 0] {
         let collected = json(nodes.fleet("collect", ALL, &["--format", "json"]), 1);
         let added = |node: usize| collected["nodes"][node]["jobs"][0]["trials_added"].as_u64();
         assert_eq!((added(0), added(1), added(2)), (Some(trials), None, Some(trials)), "{collected}");
-        assert!(collected["nodes"][1]["problem"].as_str().is_some_and(|what| what.contains("refused")), "{collected}");
+        assert!(collected["nodes"][1]["problem"].as_str().is_some_and(|text| text.contains("refused")), "{collected}");
     }
 
-    // It comes back with what it had, and goes on; nothing is begun anew anywhere.
-    let shared = nodes.folder.path().to_path_buf();
+    // The node returns with its stored trials and resumes; no node starts over.
+    let shared = nodes.dir.path().to_path_buf();
     nodes.nodes[1].serve(&shared);
     nodes.write_configuration("user", true);
-    let looks = json(nodes.fleet("status", "node-b", &["--format", "json"]), 0);
-    let back = stands(&looks);
-    let [(state, kept)] = &back[..] else { panic!("one job of one node: {looks}") };
-    // What it was storing when it was stopped may be in SQLite's log already and not yet in the index of it by which others read;
-    // without the power that index is made anew, from the log.
-    assert!(state == "stopped" && [0, 1].contains(&kept.wrapping_sub(frozen[1].1)), "{}, {looks}", frozen[1].1);
-    let part = json(nodes.fleet("collect", ALL, &["--format", "json"]), 0);
-    assert_eq!(part["nodes"][1]["jobs"][0]["trials_added"], *kept, "{part}");
-    let looks = json(fleet_run(&nodes, &[]), 0);
-    assert_eq!(stands(&looks), vec![("ended".to_string(), TRIALS); 3], "{looks}");
-    let started = |node: usize| looks["nodes"][node]["jobs"][0]["started"].as_bool();
+    let status = json(nodes.fleet("status", "node-b", &["--format", "json"]), 0);
+    let returned = job_states(&status);
+    let [(state, kept)] = &returned[..] else { panic!("one job of one node: {status}") };
+    // A trial stored just before the stop may be in SQLite's WAL but not yet in its shared-memory index, which readers
+    // use. After the power loss, SQLite rebuilds that index from the WAL.
+    assert!(state == "stopped" && [0, 1].contains(&kept.wrapping_sub(frozen[1].1)), "{}, {status}", frozen[1].1);
+    let partial = json(nodes.fleet("collect", ALL, &["--format", "json"]), 0);
+    assert_eq!(partial["nodes"][1]["jobs"][0]["trials_added"], *kept, "{partial}");
+    let status = json(fleet_run(&nodes, &[]), 0);
+    assert_eq!(job_states(&status), vec![("ended".to_string(), TRIALS); 3], "{status}");
+    let started = |node: usize| status["nodes"][node]["jobs"][0]["started"].as_bool();
     assert_eq!((started(0), started(1), started(2)), (Some(false), Some(true), Some(false)));
     let rest = json(nodes.fleet("collect", ALL, &["--format", "json"]), 0);
     let added = |node: usize| rest["nodes"][node]["jobs"][0]["trials_added"].as_u64();
     assert_eq!((added(0), added(1), added(2)), (Some(0), Some(TRIALS - kept), Some(0)), "{rest}");
-    assert!(!nodes.folder.path().join("pwned").exists());
-    is_as_without_a_fleet(&nodes);
-    it_can_be_compared(&nodes);
+    assert!(!nodes.dir.path().join("pwned").exists());
+    assert_same_as_alone(&nodes);
+    assert_comparable(&nodes);
 }
 
-/// What was brought together is, byte by byte, what each machine would have measured alone and undisturbed.
-fn is_as_without_a_fleet(nodes: &Nodes) {
-    let here = nodes.folder.path().join("here.db");
-    assert_eq!(runs(nodes, &here).len(), 3);
-    let file = experiment(nodes).display().to_string();
+/// The collected runs equal, byte by byte, uninterrupted runs of each machine without a fleet.
+fn assert_same_as_alone(nodes: &Nodes) {
+    let collected = nodes.dir.path().join("collected.db");
+    assert_eq!(runs(nodes, &collected).len(), 3);
+    let file = experiment_file(nodes).display().to_string();
     for node in &nodes.nodes {
-        let alone = nodes.folder.path().join(format!("{}-alone.db", node.name));
-        let sim = nodes.folder.path().join(format!("{}.xml:7", node.name)).display().to_string();
-        let mut measured = nodes.nearfar(&["run", &file, "--sim", &sim, "--host-label", &node.name, "--quiet"]);
-        measured.arg("--store").arg(&alone);
-        assert!(output(measured).status.success());
+        let alone = nodes.dir.path().join(format!("{}-alone.db", node.name));
+        let sim = nodes.dir.path().join(format!("{}.xml:7", node.name)).display().to_string();
+        let mut run = nodes.nearfar(&["run", &file, "--sim", &sim, "--host-label", &node.name, "--quiet"]);
+        run.arg("--store").arg(&alone);
+        assert!(output(run).status.success());
         let id = runs(nodes, &alone)[0]["id"].as_str().expect("runs have ids").to_string();
-        for what in [&["--trials"][..], &[]] {
-            let shown = |store: &Path| {
+        for options in [&["--trials"][..], &[]] {
+            let show = |store: &Path| {
                 let mut command = nodes.nearfar(&["show", &id, "--format", "json"]);
-                command.args(what).arg("--store").arg(store);
-                let mut shown = json(command, 0);
-                // The experiment lay elsewhere.
-                shown.as_object_mut().expect("an object").remove("command");
-                shown
+                command.args(options).arg("--store").arg(store);
+                let mut listing = json(command, 0);
+                // The path of the experiment differs.
+                listing.as_object_mut().expect("an object").remove("command");
+                listing
             };
-            assert!(shown(&here) == shown(&alone), "{}: {what:?}", node.name);
+            assert!(show(&collected) == show(&alone), "{}: {options:?}", node.name);
         }
     }
 }
 
-fn it_can_be_compared(nodes: &Nodes) {
+fn assert_comparable(nodes: &Nodes) {
     let compared = json(nodes.nearfar(&["compare", "--by", "host", "--format", "json"]), 0);
     assert_eq!(compared["baseline"], "node-a");
     let rows = compared["rows"].as_array().expect("rows is a list");
@@ -204,7 +204,7 @@ fn it_can_be_compared(nodes: &Nodes) {
             "{compared}"
         );
     }
-    let all: Vec<String> = runs(nodes, &nodes.folder.path().join("here.db"))
+    let all: Vec<String> = runs(nodes, &nodes.dir.path().join("collected.db"))
         .iter()
         .map(|run| run["id"].as_str().expect("runs have ids").to_string())
         .collect();
@@ -220,63 +220,60 @@ fn it_can_be_compared(nodes: &Nodes) {
     machines.sort_unstable();
     assert_eq!(machines, ["node-a", "node-b", "node-c"], "{surveyed}");
     #[cfg(feature = "postgres")]
-    self::postgres::it_is_the_same_on_a_server(nodes);
+    self::postgres::assert_same_on_postgres(nodes);
     #[cfg(feature = "parquet")]
-    it_is_the_same_in_exported_files(nodes);
+    assert_same_in_parquet(nodes);
 }
 
 #[cfg(feature = "parquet")]
-fn it_is_the_same_in_exported_files(nodes: &Nodes) {
+fn assert_same_in_parquet(nodes: &Nodes) {
     let exported = output(nodes.nearfar(&["export", "--format", "parquet", "--to", "parquet", "--all"]));
     assert!(exported.status.success(), "{}", text(&exported.stderr));
     assert_eq!(text(&exported.stderr).lines().count(), 3, "{}", text(&exported.stderr));
-    // Simulated machines begin in the same millisecond, and files do not know what came first into the results file.
-    let runs = runs(nodes, &nodes.folder.path().join("here.db"));
+    // Simulated machines start in the same millisecond, and exported files do not record the order of insertion.
+    let runs = runs(nodes, &nodes.dir.path().join("collected.db"));
     let mut compare = vec!["compare", "--by", "host", "--format", "json"];
     compare.extend(runs.iter().filter_map(|run| run["id"].as_str()));
-    let asked = output(nodes.nearfar(&[&compare[..], &["--from", "parquet:parquet"]].concat()));
-    if asked.status.code() == Some(77) {
-        return println!("skipped: a fleet's runs compared in Parquet: {}", text(&asked.stderr).trim());
+    let compared = output(nodes.nearfar(&[&compare[..], &["--from", "parquet:parquet"]].concat()));
+    if compared.status.code() == Some(77) {
+        return println!("skipped: a fleet's runs compared in Parquet: {}", text(&compared.stderr).trim());
     }
-    assert!(asked.status.success(), "{}", text(&asked.stderr));
-    assert_eq!(text(&asked.stdout), text(&output(nodes.nearfar(&compare)).stdout));
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+    assert_eq!(text(&compared.stdout), text(&output(nodes.nearfar(&compare)).stdout));
 }
 
-/// A program on the node that is not this nearfar.
-fn script(nodes: &Nodes, name: &str, lines: &str) -> String {
+/// Writes a shell script that replaces nearfar on the node. Returns the option `--program`.
+fn stub(nodes: &Nodes, name: &str, lines: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
-    let path = nodes.folder.path().join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("the folder can be written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it was just written");
+    let path = nodes.dir.path().join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{lines}\n")).expect("the directory is writable");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("the script exists");
     format!("--program={}", path.display())
 }
 
 #[test]
-fn what_is_wrong_with_a_node_is_said_with_its_name() {
-    let Some(nodes) = nodes::start(&["node-a"], "mistakes over ssh") else { return };
+fn node_errors_name_the_node() {
+    let Some(nodes) = nodes::start(&["node-a"], "errors of nodes over ssh") else { return };
     let real = env!("CARGO_BIN_EXE_nearfar");
-    let old = script(
+    let old = stub(
         &nodes,
         "old",
         "[ \"$1\" = --version ] && echo nearfar 0.0.1 && exit\necho \"error: unrecognized subcommand '$1'\" >&2; exit 2",
     );
     let newer =
-        script(&nodes, "newer", "cat >/dev/null; echo '{\"protocol\":7,\"program\":\"9.9.9\",\"answer\":\"new\"}'");
-    let older = script(
-        &nodes,
-        "older",
-        "cat >/dev/null; echo '{\"program\":\"0.1.0\",\"unix_ms\":1,\"answer\":{\"looks\":[]}}'",
-    );
-    let other = script(&nodes, "other", "cat >/dev/null; echo hello; exit 3");
-    let steers = script(&nodes, "steers", "cat >/dev/null; printf '\\033[2Jboo\\n' >&2; exit 3");
-    let greets = script(&nodes, "greets", &format!("echo 'Welcome to node-a!'; exec {real} \"$@\""));
-    let cut = script(&nodes, "cut", &format!("{real} \"$@\" | head -c 20"));
-    let plain = script(&nodes, "plain", "");
-    std::fs::remove_file(nodes.folder.path().join("plain")).expect("it was just written");
+        stub(&nodes, "newer", "cat >/dev/null; echo '{\"protocol\":7,\"program\":\"9.9.9\",\"answer\":\"new\"}'");
+    let older =
+        stub(&nodes, "older", "cat >/dev/null; echo '{\"program\":\"0.1.0\",\"unix_ms\":1,\"answer\":{\"looks\":[]}}'");
+    let other = stub(&nodes, "other", "cat >/dev/null; echo hello; exit 3");
+    let control_codes = stub(&nodes, "control-codes", "cat >/dev/null; printf '\\033[2Jboo\\n' >&2; exit 3");
+    let banner = stub(&nodes, "banner", &format!("echo 'Welcome to node-a!'; exec {real} \"$@\""));
+    let truncated = stub(&nodes, "truncated", &format!("{real} \"$@\" | head -c 20"));
+    let missing = stub(&nodes, "missing", "");
+    std::fs::remove_file(nodes.dir.path().join("missing")).expect("the script exists");
     let cases: &[(&str, &[&str], i32, &str)] = &[
         ("refused", &[], 1, "nearfar: refused: ssh: connect to host 127.0.0.1 port 1: Connection refused\nhint: "),
         ("unresolved", &[], 2, "nearfar: unresolved: ssh: Could not resolve hostname nowhere.invalid"),
-        ("node-a", &[&plain], 77, "nearfar: node-a: there is no program "),
+        ("node-a", &[&missing], 77, "nearfar: node-a: there is no program "),
         (
             "node-a",
             &["--program=no such; touch pwned"],
@@ -297,53 +294,53 @@ fn what_is_wrong_with_a_node_is_said_with_its_name() {
             "nearfar: node-a: incompatible protocol: the node has nearfar 9.9.9 (protocol version 7), this machine has ",
         ),
         ("node-a", &[&older], 1, "the node has nearfar 0.1.0 (no protocol version), this machine has "),
-        ("node-a", &[&other], 1, "nearfar: node-a: its nearfar ended with exit status: 3"),
-        ("node-a", &[&steers], 1, "exit status: 3:  [2Jboo"),
-        ("node-a", &[&cut], 1, "nearfar: node-a: it ended without an answer"),
-        ("node-a", &[&greets], 0, ""),
+        ("node-a", &[&other], 1, "nearfar: node-a: nearfar ended with exit status: 3"),
+        ("node-a", &[&control_codes], 1, "exit status: 3:  [2Jboo"),
+        ("node-a", &[&truncated], 1, "nearfar: node-a: nearfar ended without a response"),
+        ("node-a", &[&banner], 0, ""),
         ("node-a,refused", &[], 1, "nearfar: refused: ssh: "),
         ("node-a", &["--ssh-option=-o", "--ssh-option=NoSuchOption=1"], 1, "node-a: "),
     ];
     for (node, rest, status, expected) in cases {
-        let said = output(nodes.fleet("status", node, rest));
-        let (out, said) = (text(&said.stdout), (said.status.code(), text(&said.stderr)));
-        assert_eq!(said.0, Some(*status), "{node} {rest:?}: {}", said.1);
-        assert!(said.1.contains(expected), "{node} {rest:?}: {}", said.1);
-        assert!(out.starts_with("node "), "{out}");
+        let output = output(nodes.fleet("status", node, rest));
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(*status), "{node} {rest:?}: {stderr}");
+        assert!(stderr.contains(expected), "{node} {rest:?}: {stderr}");
+        assert!(stdout.starts_with("node "), "{stdout}");
     }
     for (key, known, expected) in [
-        ("stranger", true, "Permission denied (publickey).\nhint: a key must be accepted"),
-        ("user", false, "node-a: its host key is not known here\nhint: log in once by hand"),
+        ("stranger", true, "Permission denied (publickey).\nhint: install a key that needs no prompt"),
+        ("user", false, "node-a: its host key is unknown\nhint: log in once by hand"),
     ] {
         nodes.write_configuration(key, known);
-        let said = output(nodes.fleet("collect", "node-a", &[]));
-        assert_eq!(said.status.code(), Some(5), "{}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(expected), "{}", text(&said.stderr));
+        let output = output(nodes.fleet("collect", "node-a", &[]));
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
-    assert!(!nodes.folder.path().join("pwned").exists());
+    assert!(!nodes.dir.path().join("pwned").exists());
 }
 
 #[test]
-fn a_nodes_own_refusal_is_passed_on() {
-    let Some(nodes) = nodes::start(&["node-a"], "refusals over ssh") else { return };
-    let run = |words: &[&str]| {
-        let words: Vec<&str> = ["quick", "--name", "x", "--"].into_iter().chain(words.iter().copied()).collect();
-        output(nodes.fleet("run", "node-a", &words))
+fn errors_of_a_node_are_passed_on() {
+    let Some(nodes) = nodes::start(&["node-a"], "errors passed on over ssh") else { return };
+    let run = |args: &[&str]| {
+        let args: Vec<&str> = ["quick", "--name", "x", "--"].into_iter().chain(args.iter().copied()).collect();
+        output(nodes.fleet("run", "node-a", &args))
     };
     let failed = run(&["--sim", "/no/such/{node}.xml"]);
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
     let table = text(&failed.stdout);
     assert!(table.contains("stopped") && table.contains("/no/such/node-a.xml"), "{table}");
-    assert!(text(&failed.stderr).contains("hint: the same command goes on"), "{}", text(&failed.stderr));
+    assert!(text(&failed.stderr).contains("hint: rerun the same command to resume"), "{}", text(&failed.stderr));
     let differs = run(&["--sim", "pu:2:1"]);
     assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
-    assert!(text(&differs.stderr).contains("node-a: 'x' is another experiment there"), "{}", text(&differs.stderr));
+    assert!(text(&differs.stderr).contains("node-a: 'x' has another experiment"), "{}", text(&differs.stderr));
     let none = output(nodes.fleet("collect", "node-a", &["nosuch"]));
-    assert!(text(&none.stderr).contains("nearfar: node-a: there is no 'nosuch' there"), "{}", text(&none.stderr));
+    assert!(text(&none.stderr).contains("nearfar: node-a: no job 'nosuch' on the node"), "{}", text(&none.stderr));
     let empty = output(nodes.fleet("collect", "node-a", &[]));
     assert!(empty.status.success(), "{}", text(&empty.stderr));
     assert!(text(&empty.stderr).contains("node-a: x: added 0 runs, 0 trials"), "{}", text(&empty.stderr));
-    // A label of one's own, with all that a shell would like, is one word.
+    // A label with shell metacharacters stays one argument.
     let labelled = [
         "quick",
         "--name=y",
@@ -361,16 +358,16 @@ fn a_nodes_own_refusal_is_passed_on() {
     assert!(output(nodes.fleet("collect", "node-a", &["y"])).status.success());
     let compared = output(nodes.nearfar(&["compare", "--by", "host"]));
     assert!(text(&compared.stdout).contains("a; touch pwned $(touch pwned)"), "{}", text(&compared.stdout));
-    let pwned = |folder: &Path| folder.join("pwned").exists();
-    assert!(!pwned(nodes.folder.path()) && !std::env::home_dir().is_some_and(|home| pwned(&home)));
+    let pwned = |dir: &Path| dir.join("pwned").exists();
+    assert!(!pwned(nodes.dir.path()) && !std::env::home_dir().is_some_and(|home| pwned(&home)));
 }
 
-/// The same simulated machine with the same seed, begun at the same simulated moment.
+/// Both nodes simulate the same machine with the same seed and start time.
 #[test]
-fn machines_that_are_alike_have_runs_of_their_own() {
-    let Some(nodes) = nodes::start(&["node-a", "node-b"], "nodes that are alike") else { return };
-    let words = ["quick", "--quiet", "--", "--sim", "pu:2:1", "--budget", "1s"];
-    let ended = output(nodes.fleet("run", "node-a,node-b", &words));
+fn identical_machines_have_separate_runs() {
+    let Some(nodes) = nodes::start(&["node-a", "node-b"], "identical nodes over ssh") else { return };
+    let args = ["quick", "--quiet", "--", "--sim", "pu:2:1", "--budget", "1s"];
+    let ended = output(nodes.fleet("run", "node-a,node-b", &args));
     assert!(ended.status.success(), "{}", text(&ended.stderr));
     let collected = json(nodes.fleet("collect", "node-a,node-b", &["--format", "json"]), 0);
     for node in [0, 1] {
@@ -379,48 +376,44 @@ fn machines_that_are_alike_have_runs_of_their_own() {
     }
 }
 
-/// Needs no node: nobody is asked.
 #[test]
-fn mistakes_are_told_before_a_node_is_asked() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn usage_errors_are_reported_before_a_node_is_contacted() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let cases: &[(&[&str], &str)] = &[
         (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
-        (
-            &["run", "quick", "--on", "a,b"],
-            "'a,b' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:",
-        ),
-        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "is no name of a node"),
-        (&["run", "quick", "--on", "ssh:a;touch pwned"], "is no name of a node"),
+        (&["run", "quick", "--on", "a,b"], "no engine in 'a,b': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:"),
+        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "invalid node name '"),
+        (&["run", "quick", "--on", "ssh:a;touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
-        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "is no name of a job"),
-        (&["collect", "--on", "ssh:a", "../x"], "is no name of a job"),
+        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
+        (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "no experiment 'nosuch'"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "flags for the nodes: unexpected argument '--smok'"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "node options: unexpected argument '--smok'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (
             &["run", "quick", "--on", "ssh:a", "--", "--fresh"],
-            "flags for the nodes: --fresh is not for them\nhint: another --name",
+            "node options: --fresh is not supported\nhint: to run it again, set another --name",
         ),
-        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not for them"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not supported"),
     ];
     for (args, expected) in cases {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        // No ssh is found here: whoever asked a node would say so.
-        command.arg("fleet").args(*args).current_dir(folder.path()).env("PATH", "").env_remove("NEARFAR_STORE");
-        let said = output(command);
-        assert_eq!(said.status.code(), Some(2), "{args:?}: {}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(expected), "{args:?}: {}", text(&said.stderr));
+        // With an empty PATH, contacting a node would fail with a different error.
+        command.arg("fleet").args(*args).current_dir(dir.path()).env("PATH", "").env_remove("NEARFAR_STORE");
+        let output = output(command);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{args:?}: {}", text(&output.stderr));
     }
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.args(["fleet", "status", "--on", "ssh:a"]).env("PATH", "");
-    let said = output(command);
-    assert_eq!(said.status.code(), Some(1));
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(1));
     assert!(
-        text(&said.stderr).contains("nearfar: a: there is no program ssh on this machine\nhint: install ssh"),
+        text(&output.stderr).contains("nearfar: a: there is no program ssh on this machine\nhint: install ssh"),
         "{}",
-        text(&said.stderr)
+        text(&output.stderr)
     );
 }

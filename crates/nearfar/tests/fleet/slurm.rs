@@ -1,5 +1,5 @@
-//! A cluster for tests: Slurm's controller and two of its node daemons on this machine, with munge beside them, all in a scratch folder and
-//! by whoever runs the tests; and a fleet run through it.
+//! A fleet run through a Slurm cluster on this machine: munge, the controller and two node daemons in a temporary
+//! directory, without root.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -10,40 +10,39 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::nodes::{Limit, descendants, freeze, is_alive, json, kill_all_with, output, signal, text, until, user};
-use super::{JOB, MODELS, TRIALS, stands, three_machines};
+use super::{JOB, MODELS, TRIALS, job_states, three_machines};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
 
 struct Cluster {
-    folder: TempDir,
+    dir: TempDir,
     daemons: Vec<Child>,
 }
 
-/// Starts one; none where there is no Slurm, which is said.
+/// Starts a cluster. `None`, with a message, if Slurm is not installed or cannot run two nodes.
 fn start(test: &str) -> Option<Cluster> {
     for program in ["munged", "slurmctld", "slurmd", "srun"] {
-        // Those of administrators are not in everybody's PATH.
+        // Daemons are in directories that the PATH of a user may lack.
         if Command::new(program).arg("--version").env("PATH", path()).output().is_err() {
             println!("skipped: {test}: no {program} (Debian's slurm-wlm and munge)");
             return None;
         }
     }
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let mut cluster = Cluster { folder, daemons: Vec::new() };
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut cluster = Cluster { dir, daemons: Vec::new() };
     cluster.configure();
-    let at = |name: &str| cluster.at(name).display().to_string();
-    let munge =
-        ["socket", "key-file", "log-file", "pid-file", "seed-file"].map(|file| format!("--{file}={}", at(file)));
-    let foreground: Vec<&str> =
-        ["--foreground", "--force"].into_iter().chain(munge.iter().map(String::as_str)).collect();
-    cluster.daemon("munged", &foreground);
+    let path = |name: &str| cluster.at(name).display().to_string();
+    let files =
+        ["socket", "key-file", "log-file", "pid-file", "seed-file"].map(|file| format!("--{file}={}", path(file)));
+    let munge: Vec<&str> = ["--foreground", "--force"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    cluster.daemon("munged", &munge);
     until("munge listens", || cluster.at("socket").exists());
     cluster.daemon("slurmctld", &["-D"]);
     for node in NODES {
-        std::fs::create_dir_all(cluster.at("spool").join(node)).expect("the folder can be written");
+        std::fs::create_dir_all(cluster.at("spool").join(node)).expect("the directory is writable");
         cluster.daemon("slurmd", &["-D", "-N", node]);
     }
-    if !cluster.comes_up() {
+    if !cluster.wait_until_idle() {
         println!("skipped: {test}: this Slurm does not run two nodes on one machine");
         return None;
     }
@@ -56,25 +55,25 @@ fn path() -> String {
 
 impl Cluster {
     fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
     fn configure(&self) {
         let key: Vec<u8> = (0..=255).cycle().take(1024).collect();
-        std::fs::write(self.at("key-file"), key).expect("the folder can be written");
+        std::fs::write(self.at("key-file"), key).expect("the directory is writable");
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(self.at("key-file"), private).expect("it was just written");
-        for folder in ["state", "spool", "data", "own"] {
-            std::fs::create_dir_all(self.at(folder)).expect("the folder can be written");
+        std::fs::set_permissions(self.at("key-file"), private).expect("the key file exists");
+        for dir in ["state", "spool", "data", "own"] {
+            std::fs::create_dir_all(self.at(dir)).expect("the directory is writable");
         }
         let listeners = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
-        let ports = listeners.map(|listener| listener.local_addr().expect("it listens").port());
+        let ports = listeners.map(|listener| listener.local_addr().expect("the socket is bound").port());
         let host = text(&output(captured("hostname", &["-s"])).stdout);
-        let (host, user, folder) = (host.trim(), user(), self.folder.path().display());
+        let (host, user, dir) = (host.trim(), user(), self.dir.path().display());
         let configuration = format!(
-            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nAuthType=auth/munge\nAuthInfo=socket={folder}/socket\n\
-             SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool/%n\n\
-             SlurmctldPidFile={folder}/ctld.pid\nSlurmdPidFile={folder}/slurmd-%n.pid\nProctrackType=proctrack/linuxproc\n\
+            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\nAuthType=auth/munge\nAuthInfo=socket={dir}/socket\n\
+             SlurmUser={user}\nSlurmdUser={user}\nStateSaveLocation={dir}/state\nSlurmdSpoolDir={dir}/spool/%n\n\
+             SlurmctldPidFile={dir}/ctld.pid\nSlurmdPidFile={dir}/slurmd-%n.pid\nProctrackType=proctrack/linuxproc\n\
              TaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\nSelectType=select/cons_tres\nReturnToService=2\nKillWait=2\n\
              NodeName={} NodeHostname={host} NodeAddr=127.0.0.1 Port={},{} CPUs=1 State=UNKNOWN\n\
              PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
@@ -83,24 +82,24 @@ impl Cluster {
             ports[1],
             ports[2]
         );
-        std::fs::write(self.at("slurm.conf"), configuration).expect("the folder can be written");
+        std::fs::write(self.at("slurm.conf"), configuration).expect("the directory is writable");
     }
 
     fn command(&self, program: &str) -> Command {
         let mut command = captured(program, &[]);
         command.env("PATH", path()).env("SLURM_CONF", self.at("slurm.conf")).env("XDG_DATA_HOME", self.at("data"));
-        command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", self.at("own")).current_dir(self.folder.path());
+        command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", self.at("own")).current_dir(self.dir.path());
         command
     }
 
     fn daemon(&mut self, program: &str, args: &[&str]) {
         let mut command = self.command(program);
         let child = command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.daemons.push(child.expect("it is there"));
+        self.daemons.push(child.expect("the daemon starts"));
     }
 
-    /// Whether it does before one of its daemons gives up, and in a minute.
-    fn comes_up(&mut self) -> bool {
+    /// Waits up to a minute until all nodes are idle; returns `false` on timeout or if a daemon ends.
+    fn wait_until_idle(&mut self) -> bool {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(60) {
             let ended = self.daemons.iter_mut().any(|daemon| daemon.try_wait().is_ok_and(|status| status.is_some()));
@@ -120,7 +119,7 @@ impl Cluster {
 
     fn fleet(&self, args: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_nearfar"));
-        command.arg("--store").arg(self.at("here.db")).arg("fleet").args(args);
+        command.arg("--store").arg(self.at("collected.db")).arg("fleet").args(args);
         command.arg(format!("--program={}", env!("CARGO_BIN_EXE_nearfar"))).args(["--format", "json"]);
         command
     }
@@ -143,9 +142,9 @@ impl Drop for Cluster {
             for pid in descendants(daemon.id()).into_iter().chain([daemon.id()]) {
                 signal("KILL", pid);
             }
-            let _ = daemon.wait(); // it was killed
+            let _ = daemon.wait(); // was killed
         }
-        kill_all_with(self.folder.path());
+        kill_all_with(self.dir.path());
     }
 }
 
@@ -156,28 +155,28 @@ fn captured(program: &str, args: &[&str]) -> Command {
 }
 
 #[test]
-fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
+fn killed_slurm_job_resumes_and_each_trial_is_stored_once() {
     let Some(cluster) = start("a fleet through Slurm") else { return };
     for (node, model) in NODES.iter().zip(["ryzen5-2600", "rk3399"]) {
-        std::fs::copy(format!("{MODELS}/{model}.xml"), cluster.at(&format!("{node}.xml"))).expect("it is there");
+        std::fs::copy(format!("{MODELS}/{model}.xml"), cluster.at(&format!("{node}.xml"))).expect("the model exists");
     }
-    std::fs::write(cluster.at("three.toml"), three_machines()).expect("the folder can be written");
+    std::fs::write(cluster.at("three.toml"), three_machines()).expect("the directory is writable");
 
     let mut run = cluster.run().spawn().expect("the program starts");
     let limit = Limit::on(&run);
     let pids = NODES.map(|node| freeze(&cluster.job(node), 20_000));
-    let says = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
-    let mut unheard = NODES.to_vec();
-    for line in says.filter(|line| line.contains("queens @ ")) {
-        unheard.retain(|node| !line.starts_with(node));
-        if unheard.is_empty() {
+    let lines = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    let mut silent = NODES.to_vec();
+    for line in lines.filter(|line| line.contains("queens @ ")) {
+        silent.retain(|node| !line.starts_with(node));
+        if silent.is_empty() {
             break;
         }
     }
-    assert!(unheard.is_empty(), "both are watched, and {unheard:?} said nothing");
+    assert!(silent.is_empty(), "no progress of {silent:?} was printed");
     drop(limit);
-    run.kill().expect("it runs");
-    run.wait().expect("it was killed");
+    run.kill().expect("the coordinator is running");
+    run.wait().expect("the coordinator was killed");
     let jobs = output({
         let mut command = cluster.command("squeue");
         command.args(["--noheader", "--format=%j|%T|%h"]);
@@ -185,28 +184,28 @@ fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
     });
     let mut jobs: Vec<String> = text(&jobs.stdout).lines().map(|line| line.trim().to_string()).collect();
     jobs.sort();
-    assert_eq!(jobs, NODES.map(|node| format!("nearfar-{JOB}@{node}|RUNNING|NO")), "one exclusive job for each");
-    let looks = json(cluster.fleet(&["status", "--on", "slurm"]), 0);
-    assert!(stands(&looks).iter().all(|(state, trials)| state == "running" && *trials < TRIALS), "{looks}");
+    assert_eq!(jobs, NODES.map(|node| format!("nearfar-{JOB}@{node}|RUNNING|NO")), "one exclusive job per node");
+    let status = json(cluster.fleet(&["status", "--on", "slurm"]), 0);
+    assert!(job_states(&status).iter().all(|(state, trials)| state == "running" && *trials < TRIALS), "{status}");
 
-    // As when a node fails: its run is gone, and with it its job.
+    // A failing node: its run is killed, and Slurm ends its job.
     signal("KILL", pids[1]);
     signal("CONT", pids[0]);
     until("the run is gone", || !is_alive(pids[1]));
-    let looks = json(cluster.run(), 0);
-    assert_eq!(stands(&looks), vec![("ended".to_string(), TRIALS); 2], "{looks}");
+    let status = json(cluster.run(), 0);
+    assert_eq!(job_states(&status), vec![("ended".to_string(), TRIALS); 2], "{status}");
     for trials in [TRIALS, 0] {
         let collected = json(cluster.fleet(&["collect", "--on", "slurm:all"]), 0);
         let added = |node: usize| collected["nodes"][node]["jobs"][0]["trials_added"].as_u64();
         assert_eq!((added(0), added(1)), (Some(trials), Some(trials)), "{collected}");
     }
     for (args, status, expected) in [
-        (&["status", "--on", "slurm:nosuch"][..], 2, "Slurm has no such partition"),
-        (&["status", "--on", "slurm:a b"], 2, "is no name of a "),
+        (&["status", "--on", "slurm:nosuch"][..], 2, "no such Slurm partition"),
+        (&["status", "--on", "slurm:a b"], 2, "invalid job name 'a b'"),
     ] {
-        let said = output(cluster.fleet(args));
-        assert_eq!(said.status.code(), Some(status), "{}", text(&said.stderr));
-        assert!(text(&said.stderr).contains(expected), "{}", text(&said.stderr));
+        let output = output(cluster.fleet(args));
+        assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
     let mut command = cluster.command(env!("CARGO_BIN_EXE_nearfar"));
     command.args(["fleet", "status", "--on", "slurm", "--program", "/no/such; touch pwned"]);

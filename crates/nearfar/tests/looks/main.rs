@@ -1,7 +1,6 @@
-//! The report as a browser shows it: Chromium opens it on a phone's width and on a desk's, in light and in dark, and prints it.
-//! Holds that nothing is fetched and nothing complained of, that the page does not scroll sideways, that every picture and table
-//! has a name for those who cannot see it, that headings are in order, that text can be read against what is below it, and
-//! that paper has what a screen folds away. What it saw lies in target/looks. Says nothing of whether it is beautiful: look there.
+//! Checks of reports in Chromium, at phone and desktop width, light and dark, and printed: no network requests and no
+//! console messages, no horizontal scrolling, accessible names of images and tables, order of headings, text contrast,
+//! and folded parts on paper. Screenshots for visual inspection are in target/looks.
 
 mod browser;
 mod live;
@@ -17,62 +16,61 @@ use serde_json::{Value, json};
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
 const WIDTHS: [u64; 2] = [390, 1280];
 const THEMES: [&str; 2] = ["light", "dark"];
-/// What a phone's or a desk's window shows at once.
-const WINDOW_HEIGHT: u64 = 800;
-/// Pictures beyond this are hard to look at; the page goes on.
-const PICTURE_HEIGHT_MAX: u64 = 9_000;
+const HEIGHT: u64 = 800;
+/// Longer pages are cropped in screenshots.
+const SCREENSHOT_HEIGHT_MAX: u64 = 9_000;
 const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = true)";
 const FOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = false)";
-/// What of the folded parts cannot be seen on paper, where nobody filters.
+/// Folded parts that are invisible in print; the tools of the script may be.
 const HIDDEN_ON_PAPER: &str = "[...document.querySelectorAll('details > :not(summary, .tools)')]
     .filter(one => !one.checkVisibility()).map(one => one.outerHTML.slice(0, 80))";
 
 #[test]
-fn a_simulated_report_can_be_read_by_everybody() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
+fn simulated_report_is_accessible() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let (desktop, server) = (format!("{MODELS}/ryzen5-2600.xml:7"), format!("{MODELS}/xeon-e5-2640-x2.xml:7"));
-    nearfar(folder.path(), &["run", "quick", "--sim", &desktop, "--budget", "1000h"]);
-    nearfar(folder.path(), &["map", "--measure", "--sim", &server]);
-    nearfar(folder.path(), &["place", "--sim", &desktop, "--", "gzip", "-kc", "/bin/bash"]);
-    look_at("simulated", folder.path());
+    nearfar(dir.path(), &["run", "quick", "--sim", &desktop, "--budget", "1000h"]);
+    nearfar(dir.path(), &["map", "--measure", "--sim", &server]);
+    nearfar(dir.path(), &["place", "--sim", &desktop, "--", "gzip", "-kc", "/bin/bash"]);
+    check_report("simulated", dir.path());
 }
 
 #[test]
-fn a_measured_report_can_be_read_by_everybody() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    nearfar(folder.path(), &["run", "quick", "--smoke", "--budget", "20s"]);
-    nearfar(folder.path(), &["map", "--measure", "--smoke"]);
+fn measured_report_is_accessible() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    nearfar(dir.path(), &["run", "quick", "--smoke", "--budget", "20s"]);
+    nearfar(dir.path(), &["map", "--measure", "--smoke"]);
     let published = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/published/ryzen-2600-ccx.csv");
-    nearfar(folder.path(), &["import", published]);
-    look_at("measured", folder.path());
+    nearfar(dir.path(), &["import", published]);
+    check_report("measured", dir.path());
 }
 
-/// Nine machines of which one is slow, and one became slow.
+/// Nine machines: one is slow, one became slow.
 #[test]
-fn machines_side_by_side_can_be_read_by_everybody() {
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    let experiment = folder.path().join("daily.toml");
-    std::fs::write(&experiment, DAILY).expect("the folder can be written");
-    let experiment = experiment.to_str().expect("scratch folders are UTF-8");
-    let (usual, slow) = (format!("{MODELS}/ryzen5-2600.xml:7"), slow(folder.path()));
+fn fleet_comparison_is_accessible() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let experiment = dir.path().join("daily.toml");
+    std::fs::write(&experiment, DAILY).expect("the directory is writable");
+    let experiment = experiment.to_str().expect("temporary paths are UTF-8");
+    let (normal, slowed) = (format!("{MODELS}/ryzen5-2600.xml:7"), slow_machine(dir.path()));
     for machine in 0..9_u32 {
         for round in 0..7_u32 {
             let is_slow = machine == 4 || machine == 2 && round > 3;
             let (name, seed) = (format!("node-{machine}"), (10 * machine + round).to_string());
-            let sim = if is_slow { &slow } else { &usual };
-            let words = ["run", experiment, "--sim", sim, "--seed", &seed, "--host-label", &name, "--label", "rack=7"];
-            nearfar(folder.path(), &words);
+            let sim = if is_slow { &slowed } else { &normal };
+            let args = ["run", experiment, "--sim", sim, "--seed", &seed, "--host-label", &name, "--label", "rack=7"];
+            nearfar(dir.path(), &args);
         }
     }
-    let file = look_at("machines", folder.path());
+    let file = check_report("machines", dir.path());
     let Some(file) = file else { return };
-    let page = std::fs::read_to_string(file).expect("it was just written");
+    let page = std::fs::read_to_string(file).expect("the report exists");
     for picture in [": machines by tests", "node-4 against its class", "node-2: queens over time"] {
         assert!(page.contains(&format!("{picture}</title>")), "{picture}");
     }
 }
 
-/// Enough for medians that hardly differ.
+/// Enough repetitions for stable medians.
 const DAILY: &str = r#"
 name = "daily"
 question = "Is every machine as it should be?"
@@ -89,8 +87,8 @@ name = "stream"
 placements = ["spread"]
 "#;
 
-/// The same machine with slower cores, and firmware of its own.
-fn slow(folder: &Path) -> String {
+/// Writes a capture of the same machine with slower cores and other firmware. Returns the value of `--sim`.
+fn slow_machine(dir: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
     command.args(["map", "--from", &format!("{MODELS}/ryzen5-2600.xml"), "--format", "capture"]);
     let mut capture: Value =
@@ -98,141 +96,141 @@ fn slow(folder: &Path) -> String {
     let fact = |key: &str, value: &str| json!({ "key": key, "value": value });
     capture["settings"] = json!([fact("cpu.model", "simulated ryzen5-2600.xml"), fact("machine.bios-version", "F2")]);
     capture["topology"]["cpu_kinds"] = json!([{ "cpus": "0-11", "efficiency": 0, "capacity": 870, "info": [] }]);
-    let file = folder.join("slow.json");
-    std::fs::write(&file, capture.to_string()).expect("the folder can be written");
+    let file = dir.join("slow.json");
+    std::fs::write(&file, capture.to_string()).expect("the directory is writable");
     format!("{}:7", file.display())
 }
 
-fn nearfar(folder: &Path, args: &[&str]) {
+fn nearfar(dir: &Path, args: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(folder.join("results.db")).args(args).arg("--quiet");
-    command.env("NEARFAR_STATE", folder.join("state"));
+    command.arg("--store").arg(dir.join("results.db")).args(args).arg("--quiet");
+    command.env("NEARFAR_STATE", dir.join("state"));
     let output = command.output().expect("the program starts");
-    // 3: so short a run may well be inconclusive.
-    let fine = matches!(output.status.code(), Some(0 | 3));
-    assert!(fine, "nearfar {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    // 3: a run this short may be inconclusive.
+    let is_expected = matches!(output.status.code(), Some(0 | 3));
+    assert!(is_expected, "nearfar {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn album() -> PathBuf {
-    let album = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("looks");
-    std::fs::create_dir_all(&album).expect("the target folder can be written");
-    album
+fn output_dir() -> PathBuf {
+    let output_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("looks");
+    std::fs::create_dir_all(&output_dir).expect("the target directory is writable");
+    output_dir
 }
 
-/// Makes the report of a folder's results file and holds everything of it in every view; none without a browser.
-fn look_at(name: &str, folder: &Path) -> Option<PathBuf> {
+/// Writes the report of the results file in a directory and checks it in every view. `None` without a browser.
+fn check_report(name: &str, dir: &Path) -> Option<PathBuf> {
     let mut browser = Browser::start(name)?;
-    let file = folder.join("report.html");
-    nearfar(folder, &["report", "-o", file.to_str().expect("scratch folders are UTF-8")]);
+    let file = dir.join("report.html");
+    nearfar(dir, &["report", "-o", file.to_str().expect("temporary paths are UTF-8")]);
     let page = browser.page();
-    let mut wrong = Vec::new();
+    let mut problems = Vec::new();
     for width in WIDTHS {
         for theme in THEMES {
             let view = format!("{name}-{width}-{theme}");
-            let seen = seen(&mut browser, &page, &file, width, theme);
-            wrong.extend(seen.into_iter().map(|what| format!("{view}: {what}")));
-            photograph(&mut browser, &page, width, &album().join(format!("{view}.png")));
+            let found = page_problems(&mut browser, &page, &file, width, theme);
+            problems.extend(found.into_iter().map(|problem| format!("{view}: {problem}")));
+            screenshot(&mut browser, &page, width, &output_dir().join(format!("{view}.png")));
         }
     }
-    wrong.extend(on_paper(&mut browser, &page, name));
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    problems.extend(print_problems(&mut browser, &page, name));
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
     Some(file)
 }
 
-/// What is wrong with the page in one view, everything unfolded.
-fn seen(browser: &mut Browser, page: &Page, file: &Path, width: u64, theme: &str) -> Vec<String> {
-    window(browser, page, width, WINDOW_HEIGHT);
+/// Problems of the page in one view, with everything unfolded.
+fn page_problems(browser: &mut Browser, page: &Page, file: &Path, width: u64, theme: &str) -> Vec<String> {
+    window(browser, page, width, HEIGHT);
     media(browser, page, "screen", theme);
     let url = format!("file://{}", file.display());
     browser.open(page, &url);
     browser.value(page, UNFOLD);
-    // Only what is in the window can be hit by a finger, and asked for its colours.
+    // elementsFromPoint() finds only elements inside the window.
     let height = height(browser, page);
     window(browser, page, width, height);
-    let seen = browser.value(page, include_str!("page.js"));
-    let mut wrong: Vec<String> =
-        seen["wrong"].as_array().expect("a list").iter().map(|one| one.as_str().expect("words").to_string()).collect();
-    let texts = seen["texts"].as_u64().expect("a number");
+    let facts = browser.value(page, include_str!("page.js"));
+    let found = facts["problems"].as_array().expect("a list").iter();
+    let mut problems: Vec<String> = found.map(|problem| problem.as_str().expect("text").to_string()).collect();
+    let texts = facts["texts"].as_u64().expect("a number");
     if texts < 100 {
-        wrong.push(format!("only {texts} texts could be read: is this the report?"));
+        problems.push(format!("only {texts} texts were found: is this the report?"));
     }
-    wrong.extend(nameless(browser, page, &seen));
-    wrong.extend(complaints(browser, &url));
-    wrong
+    problems.extend(unnamed_elements(browser, page, &facts));
+    problems.extend(page_errors(browser, &url));
+    problems
 }
 
-/// Pictures and tables that the accessibility tree lacks, or has without a name.
-fn nameless(browser: &mut Browser, page: &Page, seen: &Value) -> Vec<String> {
+/// Images and tables that are missing from the accessibility tree or have no name there.
+fn unnamed_elements(browser: &mut Browser, page: &Page, facts: &Value) -> Vec<String> {
     let tree = browser.on(page, "Accessibility.getFullAXTree", &json!({}));
     let nodes = tree["nodes"].as_array().expect("a list");
-    let mut wrong = Vec::new();
-    for (role, there) in [("image", &seen["pictures"]), ("table", &seen["tables"])] {
-        let known: Vec<&Value> =
+    let mut problems = Vec::new();
+    for (role, present) in [("image", &facts["pictures"]), ("table", &facts["tables"])] {
+        let listed: Vec<&Value> =
             nodes.iter().filter(|node| node["ignored"] != true && node["role"]["value"] == role).collect();
-        let named = known.iter().filter(|node| node["name"]["value"].as_str().is_some_and(|name| !name.is_empty()));
+        let named = listed.iter().filter(|node| node["name"]["value"].as_str().is_some_and(|name| !name.is_empty()));
         let named = named.count();
-        if named as u64 != there.as_u64().expect("a number") || named == 0 {
-            wrong.push(format!(
-                "of {there} of role {role}, {} are in the accessibility tree and {named} have a name",
-                known.len()
+        if named as u64 != present.as_u64().expect("a number") || named == 0 {
+            problems.push(format!(
+                "role {role}: of {present} elements, {} are in the accessibility tree and {named} have a name",
+                listed.len()
             ));
         }
     }
-    wrong
+    problems
 }
 
-/// What the console says, and what was fetched that does not begin with this.
-fn complaints(browser: &Browser, own: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+/// Console messages, and requests whose URL does not begin with `origin`.
+fn page_errors(browser: &Browser, origin: &str) -> Vec<String> {
+    let mut problems = Vec::new();
     for event in &browser.events {
         match event["method"].as_str() {
             Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded") => {
-                wrong.push(format!("the console has {}", event["params"]));
+                problems.push(format!("console message: {}", event["params"]));
             }
             Some("Network.requestWillBeSent") => {
                 let url = event["params"]["request"]["url"].as_str().unwrap_or_default();
-                if !url.starts_with(own) && !url.starts_with("data:") {
-                    wrong.push(format!("it asks for {url}"));
+                if !url.starts_with(origin) && !url.starts_with("data:") {
+                    problems.push(format!("unexpected request for {url}"));
                 }
             }
             _ => {}
         }
     }
-    wrong
+    problems
 }
 
-/// As a reader first sees it.
-fn photograph(browser: &mut Browser, page: &Page, width: u64, file: &Path) {
+/// Takes a screenshot of the page as it opens, with details folded.
+fn screenshot(browser: &mut Browser, page: &Page, width: u64, file: &Path) {
     browser.value(page, FOLD);
-    window(browser, page, width, WINDOW_HEIGHT);
-    let height = height(browser, page).min(PICTURE_HEIGHT_MAX);
+    window(browser, page, width, HEIGHT);
+    let height = height(browser, page).min(SCREENSHOT_HEIGHT_MAX);
     let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
-    let shot = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-    let picture = bytes(&browser.on(page, "Page.captureScreenshot", &shot)["data"]);
-    assert!(picture.starts_with(b"\x89PNG"), "{}", file.display());
-    std::fs::write(file, picture).expect("the target folder can be written");
+    let options = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+    let png = bytes(&browser.on(page, "Page.captureScreenshot", &options)["data"]);
+    assert!(png.starts_with(b"\x89PNG"), "{}", file.display());
+    std::fs::write(file, png).expect("the target directory is writable");
 }
 
-/// Printed while the screen is dark and everything is folded: paper is white, and has all of it.
-fn on_paper(browser: &mut Browser, page: &Page, name: &str) -> Vec<String> {
+/// Prints the page while it is dark and folded. The paper must be white and contain everything.
+fn print_problems(browser: &mut Browser, page: &Page, name: &str) -> Vec<String> {
     media(browser, page, "print", "dark");
     let hidden = browser.value(page, HIDDEN_ON_PAPER);
     let ink = browser.value(page, "getComputedStyle(document.body).color");
     let paper = browser.value(page, "getComputedStyle(document.body).backgroundColor");
     media(browser, page, "", "dark");
     let printed = bytes(&browser.on(page, "Page.printToPDF", &json!({ "preferCSSPageSize": true }))["data"]);
-    std::fs::write(album().join(format!("{name}.pdf")), &printed).expect("the target folder can be written");
-    let mut wrong = Vec::new();
+    std::fs::write(output_dir().join(format!("{name}.pdf")), &printed).expect("the target directory is writable");
+    let mut problems = Vec::new();
     if !printed.starts_with(b"%PDF") {
-        wrong.push(format!("{name}: printing gives {} bytes that are no PDF", printed.len()));
+        problems.push(format!("{name}: printing gives {} bytes that are not a PDF file", printed.len()));
     }
     if hidden.as_array().is_none_or(|hidden| !hidden.is_empty()) {
-        wrong.push(format!("{name}: paper does not have {hidden}"));
+        problems.push(format!("{name}: missing on paper: {hidden}"));
     }
     if (ink.as_str(), paper.as_str()) != (Some("rgb(29, 35, 41)"), Some("rgb(255, 255, 255)")) {
-        wrong.push(format!("{name}: printed in {ink} on {paper}"));
+        problems.push(format!("{name}: printed in {ink} on {paper}"));
     }
-    wrong
+    problems
 }
 
 fn window(browser: &mut Browser, page: &Page, width: u64, height: u64) {

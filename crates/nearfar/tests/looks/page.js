@@ -1,29 +1,29 @@
-// What can be seen of a page from inside, for the tests beside it: gives a list of what is wrong with it, each with
-// where that is. Run in the page by the browser; everything that can be folded is open.
+// Runs in the page with everything unfolded. Returns the accessibility problems with their locations, and counts of
+// texts, tables and images.
 (() => {
-  const wrong = [];
+  const problems = [];
   const where = (element) => {
     const text = (element.getAttribute("aria-label") || element.textContent || "").trim().replace(/\s+/g, " ").slice(0, 60);
     return `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") || ""}"> ${text}`;
   };
 
-  // Sideways scrolling is for tables and pictures in boxes of their own, never for the page.
+  // Only tables and pictures in boxes may scroll horizontally, never the page.
   const root = document.documentElement;
   if (root.scrollWidth > root.clientWidth) {
-    const fixed = (element) => element.closest(".scroll, pre, table, svg") !== null;
-    const wide = [...document.body.querySelectorAll("*")].filter((element) => !fixed(element) && element.getBoundingClientRect().right > root.clientWidth + 0.5);
-    wrong.push(`the page is ${root.scrollWidth} wide in ${root.clientWidth}: ${wide.slice(0, 3).map(where).join("; ")}`);
+    const mayScroll = (element) => element.closest(".scroll, pre, table, svg") !== null;
+    const wide = [...document.body.querySelectorAll("*")].filter((element) => !mayScroll(element) && element.getBoundingClientRect().right > root.clientWidth + 0.5);
+    problems.push(`the page is ${root.scrollWidth} wide in ${root.clientWidth}: ${wide.slice(0, 3).map(where).join("; ")}`);
   }
 
-  // One h1, and no level left out on the way down.
+  // One h1; no heading may skip a level.
   let level = 0;
   for (const heading of document.querySelectorAll("h1, h2, h3, h4, h5, h6")) {
     const its = Number(heading.tagName[1]);
-    if (its > level + 1) wrong.push(`a heading of level ${its} follows one of level ${level}: ${where(heading)}`);
-    if (its === 1 && level > 0) wrong.push(`a second h1: ${where(heading)}`);
+    if (its > level + 1) problems.push(`a heading of level ${its} follows one of level ${level}: ${where(heading)}`);
+    if (its === 1 && level > 0) problems.push(`a second h1: ${where(heading)}`);
     level = its;
   }
-  if (level === 0) wrong.push("the page has no heading");
+  if (level === 0) problems.push("the page has no heading");
 
   // Colours: red, green, blue from 0 to 255 and opacity from 0 to 1.
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -48,7 +48,7 @@
     return (high + 0.05) / (low + 0.05);
   };
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  // What an element paints where something lies over it.
+  // The background colour of an element, or the fill of an SVG shape.
   const painted = (element) => {
     const style = getComputedStyle(element);
     if (!(element instanceof SVGElement) || element.tagName === "svg") return colour(style.backgroundColor);
@@ -57,7 +57,7 @@
     return [r, g, b, a * Number(style.fillOpacity) * Number(style.opacity)];
   };
 
-  // Text against what is really below it, also in pictures. The viewport has the whole page, so everything can be hit.
+  // Contrast of text with its actual background. elementsFromPoint() requires that the viewport contains the whole page.
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   let read = 0;
   const poor = new Map();
@@ -83,6 +83,6 @@
       if (!poor.has(kind)) poor.set(kind, `contrast ${ratio.toFixed(2)} of ${where(element)}`);
     }
   }
-  wrong.push(...poor.values());
-  return { wrong, texts: read, tables: document.querySelectorAll("table").length, pictures: document.querySelectorAll("svg").length, width: root.scrollWidth, height: root.scrollHeight };
+  problems.push(...poor.values());
+  return { problems, texts: read, tables: document.querySelectorAll("table").length, pictures: document.querySelectorAll("svg").length, width: root.scrollWidth, height: root.scrollHeight };
 })();

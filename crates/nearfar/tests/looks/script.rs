@@ -1,13 +1,13 @@
-//! What the report's script adds, used with keyboard and pointer: sorting, filtering, samples, units. That the page says the same
-//! without it, and that the script writes numbers as the program does.
+//! The script of the report, used with keyboard and pointer: sorting, filtering, units and the readout of samples. The
+//! script must not change the text of the page, and must format numbers like the program.
 
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, Page};
-use crate::{MODELS, WINDOW_HEIGHT, complaints, nearfar, window};
+use crate::{HEIGHT, MODELS, nearfar, page_errors, window};
 
-const TEST: &str = "what_the_script_adds_can_be_used_by_everybody";
-/// The first column's texts of the rows that can be seen, group by group, and the numbers of the one that is sorted.
+const TEST: &str = "report_script_works_by_keyboard_and_pointer";
+/// Name and value of the visible rows of the first table.
 const COLUMN: &str = "[...document.querySelectorAll('main table')[0].tBodies[0].rows].filter(row => !row.hidden && \
     !row.classList.contains('heading')).map(row => [row.cells[0].textContent, Number(row.cells[2].dataset.value)])";
 const GROUPS: &str = "(() => { const groups = []; for (const row of document.querySelectorAll('main table')[0].tBodies[0].rows) \
@@ -15,27 +15,27 @@ const GROUPS: &str = "(() => { const groups = []; for (const row of document.que
     return groups; })()";
 
 #[test]
-fn what_the_script_adds_can_be_used_by_everybody() {
+fn report_script_works_by_keyboard_and_pointer() {
     let Some(mut browser) = Browser::start(TEST) else { return };
-    let folder = tempfile::tempdir().expect("a scratch folder");
-    nearfar(folder.path(), &["run", "quick", "--sim", &format!("{MODELS}/ryzen5-2600.xml:7"), "--budget", "1000h"]);
-    let file = folder.path().join("report.html");
-    nearfar(folder.path(), &["report", "-o", file.to_str().expect("scratch folders are UTF-8")]);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    nearfar(dir.path(), &["run", "quick", "--sim", &format!("{MODELS}/ryzen5-2600.xml:7"), "--budget", "1000h"]);
+    let file = dir.path().join("report.html");
+    nearfar(dir.path(), &["report", "-o", file.to_str().expect("temporary paths are UTF-8")]);
     let page = browser.page();
-    window(&mut browser, &page, 1280, WINDOW_HEIGHT);
+    window(&mut browser, &page, 1280, HEIGHT);
     let url = format!("file://{}", file.display());
     browser.open(&page, &url);
-    let html = std::fs::read_to_string(&file).expect("it was written");
-    reads_the_same(&mut browser, &page, &html);
-    sorts(&mut browser, &page);
-    filters(&mut browser, &page);
-    changes_units(&mut browser, &page);
-    tells_samples(&mut browser, &page);
-    assert_eq!(complaints(&browser, &url), [""; 0]);
+    let html = std::fs::read_to_string(&file).expect("the report exists");
+    check_text(&mut browser, &page, &html);
+    check_sorting(&mut browser, &page);
+    check_filtering(&mut browser, &page);
+    check_units(&mut browser, &page);
+    check_readout(&mut browser, &page);
+    assert_eq!(page_errors(&browser, &url), [""; 0]);
 }
 
-/// The words of the page with the tools of the script taken out are those of the file, parsed without running anything. Space between rows is none.
-fn reads_the_same(browser: &mut Browser, page: &Page, html: &str) {
+/// Apart from the script's tools and white space, the text of the page equals that of the file parsed without scripts.
+fn check_text(browser: &mut Browser, page: &Page, html: &str) {
     let words = "const words = root => { const main = root.querySelector('main').cloneNode(true); \
                  main.querySelectorAll('.tools').forEach(tool => tool.remove()); return main.textContent.replace(/\\s+/g, ''); };";
     let html = serde_json::to_string(html).expect("text is JSON").replace("</", "<\\/");
@@ -44,12 +44,12 @@ fn reads_the_same(browser: &mut Browser, page: &Page, html: &str) {
          return [words(document) === words(file), words(file).length, document.querySelectorAll('main .tools').length]; }})()"
     );
     let compared = browser.value(page, &compared);
-    assert_eq!(compared[0], true, "the page says something else than the file");
+    assert_eq!(compared[0], true, "the text of the page differs from the file");
     assert!(compared[1].as_u64() > Some(5_000) && compared[2].as_u64() > Some(5), "{compared}");
 }
 
-/// Enter on a column's title: up, down, and as it was; inside each test, and said to screen readers.
-fn sorts(browser: &mut Browser, page: &Page) {
+/// Enter on a column heading sorts within each test: ascending, descending, original. `aria-sort` follows.
+fn check_sorting(browser: &mut Browser, page: &Page) {
     let title = "document.querySelectorAll('main table')[0].querySelectorAll('thead button')[2]";
     let before = browser.value(page, GROUPS);
     browser.value(page, &format!("{title}.focus()"));
@@ -59,7 +59,7 @@ fn sorts(browser: &mut Browser, page: &Page) {
             numbers.windows(2).all(|two| if falling { two[0] >= two[1] } else { two[0] <= two[1] })
         })
     };
-    assert!(!sorted(&before, false) && !sorted(&before, true), "there must be something to sort: {before}");
+    assert!(!sorted(&before, false) && !sorted(&before, true), "no group may be sorted already: {before}");
     let order = format!("{title}.closest('th').getAttribute('aria-sort')");
     for (expected, falling) in [("ascending", false), ("descending", true)] {
         press(browser, page, "Enter");
@@ -70,10 +70,10 @@ fn sorts(browser: &mut Browser, page: &Page) {
     }
     press(browser, page, "Enter");
     assert_eq!(browser.value(page, &order), Value::Null);
-    assert_eq!(browser.value(page, GROUPS), before, "as it was");
-    // A comparison leaves out names that repeat; sorted, each row has its own.
+    assert_eq!(browser.value(page, GROUPS), before, "the original order returns");
+    // A comparison omits repeated names; sorted rows must have theirs.
     let repeats = "document.querySelectorAll('td[data-same]').length";
-    assert!(browser.value(page, repeats).as_u64() > Some(0), "no table here leaves out what repeats");
+    assert!(browser.value(page, repeats).as_u64() > Some(0), "no table omits repeated names");
     let other = "[...document.querySelectorAll('table')].find(table => table.querySelector('td[data-same]'))";
     browser.value(page, &format!("{other}.querySelector('thead button').click()"));
     let empty =
@@ -81,31 +81,31 @@ fn sorts(browser: &mut Browser, page: &Page) {
     assert_eq!(browser.value(page, &empty), 0);
     browser.value(page, &format!("{other}.querySelectorAll('thead button')[0].click()"));
     browser.value(page, &format!("{other}.querySelectorAll('thead button')[0].click()"));
-    assert_ne!(browser.value(page, &empty), 0, "and as it was again");
+    assert_ne!(browser.value(page, &empty), 0, "repeated names are omitted again");
 }
 
 fn count(groups: &Value) -> usize {
     groups.as_array().expect("a list").iter().map(|group| group.as_array().map_or(0, Vec::len)).sum()
 }
 
-fn filters(browser: &mut Browser, page: &Page) {
+fn check_filtering(browser: &mut Browser, page: &Page) {
     let all = browser.value(page, COLUMN).as_array().expect("a list").len();
     browser.value(page, "document.querySelector('main input[type=search]').focus()");
     browser.on(page, "Input.insertText", &json!({ "text": "stream kern" }));
-    let seen = browser.value(page, COLUMN);
-    let seen = seen.as_array().expect("a list");
-    assert!(!seen.is_empty() && seen.len() < all && seen.iter().all(|row| row[0] == "kernel"), "{seen:?}");
-    let said = browser.value(page, "document.querySelector('main .tools output').textContent");
-    assert_eq!(said, format!("{} of {all} rows", seen.len()));
+    let rows = browser.value(page, COLUMN);
+    let rows = rows.as_array().expect("a list");
+    assert!(!rows.is_empty() && rows.len() < all && rows.iter().all(|row| row[0] == "kernel"), "{rows:?}");
+    let output = browser.value(page, "document.querySelector('main .tools output').textContent");
+    assert_eq!(output, format!("{} of {all} rows", rows.len()));
     let headings =
         "[...document.querySelectorAll('main table')[0].querySelectorAll('tr.heading')].filter(row => !row.hidden)";
-    assert_eq!(browser.value(page, &format!("{headings}.length")), 1, "a test without rows has no heading");
-    let emptied = "const input = document.querySelector('main input[type=search]'); input.value = ''; input.dispatchEvent(new Event('input'))";
-    browser.value(page, &format!("(() => {{ {emptied} }})()"));
+    assert_eq!(browser.value(page, &format!("{headings}.length")), 1, "a test without visible rows has no heading");
+    let clear = "const input = document.querySelector('main input[type=search]'); input.value = ''; input.dispatchEvent(new Event('input'))";
+    browser.value(page, &format!("(() => {{ {clear} }})()"));
     assert_eq!(browser.value(page, COLUMN).as_array().map(Vec::len), Some(all));
 }
 
-fn changes_units(browser: &mut Browser, page: &Page) {
+fn check_units(browser: &mut Browser, page: &Page) {
     let texts = "[...document.querySelectorAll('td[data-unit]')].map(cell => cell.textContent)";
     let choose = |unit: &str| {
         format!(
@@ -114,14 +114,14 @@ fn changes_units(browser: &mut Browser, page: &Page) {
         )
     };
     let before = browser.value(page, texts);
-    // Written anew in the unit that they have, numbers come out as the program wrote them: here all of ns and MB/s.
+    // To compare the formatting, treat all values as ns, multiply them by 1000, and let the script display them in µs.
     let script = "[...document.querySelectorAll('td[data-unit]')].map(cell => { const unit = cell.dataset.unit; \
         cell.dataset.unit = 'ns'; return unit; })";
     let units = browser.value(page, script);
     browser.value(page, &choose("µs"));
     let other = browser.value(page, texts);
     assert_ne!(other, before);
-    // A thousandth, a thousand times: the same numbers, now written by the script.
+    // The factor 1000 cancels the conversion to µs: the numbers are the same, but formatted by the script.
     browser.value(
         page,
         "document.querySelectorAll('td[data-unit]').forEach(cell => { for (const key of ['value', 'to']) \
@@ -129,30 +129,30 @@ fn changes_units(browser: &mut Browser, page: &Page) {
     );
     browser.value(page, &choose("ns"));
     browser.value(page, &choose("µs"));
-    let again = browser.value(page, texts);
-    let (before_all, again) = (before.as_array().expect("a list"), again.as_array().expect("a list"));
-    assert!(before_all.len() > 100, "{} numbers", before_all.len());
-    for ((made, written), unit) in before_all.iter().zip(again).zip(units.as_array().expect("a list")) {
-        let (made, written) = (made.as_str().expect("text"), written.as_str().expect("text"));
-        let bare = made.trim_end_matches(unit.as_str().expect("text")).trim_end();
-        assert_eq!(written.trim_end_matches("µs").trim_end(), bare, "the program writes {made}");
+    let after = browser.value(page, texts);
+    let (before, after) = (before.as_array().expect("a list"), after.as_array().expect("a list"));
+    assert!(before.len() > 100, "{} numbers", before.len());
+    for ((program, script), unit) in before.iter().zip(after).zip(units.as_array().expect("a list")) {
+        let (program, script) = (program.as_str().expect("text"), script.as_str().expect("text"));
+        let number = program.trim_end_matches(unit.as_str().expect("text")).trim_end();
+        assert_eq!(script.trim_end_matches("µs").trim_end(), number, "the program prints {program}");
     }
-    // As it was, for what follows.
+    // Reload the page to reset the values.
     let url = browser.value(page, "location.href");
     browser.open(page, url.as_str().expect("an address"));
     browser.value(page, &choose("µs"));
     let heading = "document.querySelector('main').textContent.includes('latency in µs, lower is better')";
-    assert_eq!(browser.value(page, heading), true, "what names the unit follows");
+    assert_eq!(browser.value(page, heading), true, "the text with the name of the unit changes");
     browser.value(page, &choose("ns"));
 }
 
-/// By arrow keys on the slider, and below the pointer.
-fn tells_samples(browser: &mut Browser, page: &Page) {
+/// The readout follows the arrow keys on its slider, and the pointer.
+fn check_readout(browser: &mut Browser, page: &Page) {
     let slider = "document.querySelector('.readout input')";
     browser.value(page, &format!("{slider}.focus()"));
     press(browser, page, "ArrowRight");
-    let told = browser.value(page, &format!("{slider}.getAttribute('aria-valuetext')"));
-    assert!(told.as_str().is_some_and(|told| told.starts_with("kernel, trial 2 of 20: ")), "{told}");
+    let readout = browser.value(page, &format!("{slider}.getAttribute('aria-valuetext')"));
+    assert!(readout.as_str().is_some_and(|text| text.starts_with("kernel, trial 2 of 20: ")), "{readout}");
     let dot = "(() => { const strip = document.querySelectorAll('svg.strips[data-unit] g[data-values]')[1]; \
                const [, x, y] = /M([\\d.]+) ([\\d.]+)/.exec(strip.querySelector('.dots').getAttribute('d')); const svg = strip.ownerSVGElement; \
                svg.scrollIntoView({ block: 'center' }); \
@@ -161,13 +161,13 @@ fn tells_samples(browser: &mut Browser, page: &Page) {
     let dot = browser.value(page, dot);
     let moved = json!({ "type": "mouseMoved", "x": dot[0], "y": dot[1] });
     browser.on(page, "Input.dispatchMouseEvent", &moved);
-    let told = browser.value(page, "document.querySelector('.readout span').textContent");
-    let told = told.as_str().expect("text");
+    let readout = browser.value(page, "document.querySelector('.readout span').textContent");
+    let readout = readout.as_str().expect("text");
     let name = dot[2].as_str().expect("text");
-    assert!(told.starts_with(&format!("{name}, trial 1 of 20: ")), "{told} of {dot}");
+    assert!(readout.starts_with(&format!("{name}, trial 1 of 20: ")), "{readout} for {dot}");
     let value: f64 = dot[3].as_str().and_then(|value| value.split(':').nth(1)?.parse().ok()).expect("a number");
-    let shown: f64 = told.split(": ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("a number");
-    assert!((shown / value - 1.0).abs() < 1e-3, "{told} is {value}");
+    let shown: f64 = readout.split(": ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).expect("number");
+    assert!((shown / value - 1.0).abs() < 1e-3, "the readout {readout} differs from {value}");
     assert_eq!(browser.value(page, "document.querySelectorAll('.ring').length"), 1);
 }
 
