@@ -54,7 +54,7 @@ fn nodes_with_a_label_have_a_daemon_set() {
     assert_eq!(pod["initContainers"][0]["securityContext"]["privileged"], true, "settings are to be changed");
     let said = output(fleet(folder.path(), &[&words[..4], &["--output=set.yaml"], &words[5..]].concat()));
     let said = text(&said.stderr);
-    assert!(said.contains("privileged, with the processes of the node in sight, because of --quieten"), "{said}");
+    assert!(said.contains("privileged, with access to the processes of the node, because of --quieten"), "{said}");
     assert!(said.contains("next: kubectl apply -f set.yaml"), "{said}");
     assert!(folder.path().join("set.yaml").exists());
     let collect = json(fleet(folder.path(), &["collect", "--on=kubernetes:a,b", IMAGE, "--format=json"]), 0);
@@ -99,17 +99,17 @@ fn what_no_cluster_could_do_is_refused() {
         output(fleet(folder.path(), &[&["run", "three.toml", on], rest].concat()))
     };
     let cases: &[(&[&str], &str)] = &[
-        (&[], "--on kubernetes needs --image, which has nearfar\nhint: "),
-        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes is not reached by ssh"),
-        (&[IMAGE, "--detach"], "--detach: a manifest is written here"),
+        (&[], "--on kubernetes requires --image with nearfar\nhint: "),
+        (&[IMAGE, "--ssh-option=-v"], "--ssh-option: Kubernetes does not use ssh"),
+        (&[IMAGE, "--detach"], "--detach: nearfar only writes a manifest"),
         (&[IMAGE, "--cpus=4"], "--memory <SIZE>"),
         (&[IMAGE, "--cpus=0", "--memory=1GiB"], "0 is not in 1..="),
         (&[IMAGE, "--results=here"], "expected an absolute path"),
         (&[IMAGE, "--results=/a/../b"], "expected an absolute path"),
         (&[IMAGE, "--toleration=a:Never"], "effects are NoSchedule"),
-        (&["--image=a b"], "'a b' is no name of an image"),
-        (&[IMAGE, "--on=kubernetes:Node_1"], "'Node_1' is no name of a node of Kubernetes"),
-        (&[IMAGE, "--", "--dry-run"], "flags for the nodes: --dry-run is not for them"),
+        (&["--image=a b"], "invalid image name 'a b'"),
+        (&[IMAGE, "--on=kubernetes:Node_1"], "invalid Kubernetes node name 'Node_1'"),
+        (&[IMAGE, "--", "--dry-run"], "options for the nodes: --dry-run is not supported"),
         (&[IMAGE, "--on=ssh:a"], "--image is for --on kubernetes"),
         (&["--output=x", "--on=slurm"], "--output is for --on kubernetes"),
     ];
@@ -123,7 +123,7 @@ fn what_no_cluster_could_do_is_refused() {
     assert_eq!(asked.status.code(), Some(2), "{}", text(&asked.stderr));
     assert!(text(&asked.stderr).contains("hint: 'kubectl get "), "{}", text(&asked.stderr));
     let named = output(fleet(folder.path(), &["collect", "x", "--on=kubernetes:a", IMAGE]));
-    assert!(text(&named.stderr).contains("all that a node has is copied"), "{}", text(&named.stderr));
+    assert!(text(&named.stderr).contains("Kubernetes collects the results of all jobs"), "{}", text(&named.stderr));
 }
 
 /// A node as a pod has it: the folder with its order, and the one that it shares with the machine.
@@ -181,7 +181,7 @@ fn a_pod_that_was_killed_or_moved_goes_on_and_every_trial_is_there_once() {
         stop(process.id());
         let again = output(pod.process());
         assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
-        assert!(text(&again.stderr).contains("'three' runs here already"), "{}", text(&again.stderr));
+        assert!(text(&again.stderr).contains("'three' is already running on this node"), "{}", text(&again.stderr));
         signal(kind, process.id());
         signal("CONT", process.id());
         assert_eq!(process.wait().expect("it was told to end").code(), status);
@@ -218,9 +218,9 @@ fn an_order_that_is_not_for_this_program_is_refused() {
     for (changed, expected) in [
         (
             text_of.replace("\"protocol\": 1", "\"protocol\": 7"),
-            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: an image",
+            "(protocol version 7), this node has nearfar 0.1.0 (protocol version 1)\nhint: use an image",
         ),
-        ("not JSON".into(), "not an order"),
+        ("not JSON".into(), "not a job specification"),
     ] {
         std::fs::write(&order, changed).expect("it can be written");
         let refused = output(pod.process());
@@ -232,5 +232,9 @@ fn an_order_that_is_not_for_this_program_is_refused() {
     std::fs::write(&order, text_of.replace("--smoke", "--seed=8")).expect("it can be written");
     let other = output(pod.process());
     assert_eq!(other.status.code(), Some(2), "{}", text(&other.stderr));
-    assert!(text(&other.stderr).contains("'three' is another experiment there"), "{}", text(&other.stderr));
+    assert!(
+        text(&other.stderr).contains("'three' already exists on the node with another experiment"),
+        "{}",
+        text(&other.stderr)
+    );
 }

@@ -297,9 +297,9 @@ fn what_is_wrong_with_a_node_is_said_with_its_name() {
             "nearfar: node-a: incompatible protocol: the node has nearfar 9.9.9 (protocol version 7), this machine has ",
         ),
         ("node-a", &[&older], 1, "the node has nearfar 0.1.0 (no protocol version), this machine has "),
-        ("node-a", &[&other], 1, "nearfar: node-a: its nearfar ended with exit status: 3"),
+        ("node-a", &[&other], 1, "nearfar: node-a: nearfar ended with exit status: 3"),
         ("node-a", &[&steers], 1, "exit status: 3:  [2Jboo"),
-        ("node-a", &[&cut], 1, "nearfar: node-a: it ended without an answer"),
+        ("node-a", &[&cut], 1, "nearfar: node-a: nearfar ended without a response"),
         ("node-a", &[&greets], 0, ""),
         ("node-a,refused", &[], 1, "nearfar: refused: ssh: "),
         ("node-a", &["--ssh-option=-o", "--ssh-option=NoSuchOption=1"], 1, "node-a: "),
@@ -312,8 +312,8 @@ fn what_is_wrong_with_a_node_is_said_with_its_name() {
         assert!(out.starts_with("node "), "{out}");
     }
     for (key, known, expected) in [
-        ("stranger", true, "Permission denied (publickey).\nhint: a key must be accepted"),
-        ("user", false, "node-a: its host key is not known here\nhint: log in once by hand"),
+        ("stranger", true, "Permission denied (publickey).\nhint: install a key that needs no prompt"),
+        ("user", false, "node-a: its host key is unknown\nhint: log in once by hand"),
     ] {
         nodes.write_configuration(key, known);
         let said = output(nodes.fleet("collect", "node-a", &[]));
@@ -337,9 +337,13 @@ fn a_nodes_own_refusal_is_passed_on() {
     assert!(text(&failed.stderr).contains("hint: the same command goes on"), "{}", text(&failed.stderr));
     let differs = run(&["--sim", "pu:2:1"]);
     assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
-    assert!(text(&differs.stderr).contains("node-a: 'x' is another experiment there"), "{}", text(&differs.stderr));
+    assert!(
+        text(&differs.stderr).contains("node-a: 'x' already exists on the node with another experiment"),
+        "{}",
+        text(&differs.stderr)
+    );
     let none = output(nodes.fleet("collect", "node-a", &["nosuch"]));
-    assert!(text(&none.stderr).contains("nearfar: node-a: there is no 'nosuch' there"), "{}", text(&none.stderr));
+    assert!(text(&none.stderr).contains("nearfar: node-a: no job 'nosuch' on the node"), "{}", text(&none.stderr));
     let empty = output(nodes.fleet("collect", "node-a", &[]));
     assert!(empty.status.success(), "{}", text(&empty.stderr));
     assert!(text(&empty.stderr).contains("node-a: x: added 0 runs, 0 trials"), "{}", text(&empty.stderr));
@@ -385,26 +389,23 @@ fn mistakes_are_told_before_a_node_is_asked() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let cases: &[(&[&str], &str)] = &[
         (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
-        (
-            &["run", "quick", "--on", "a,b"],
-            "'a,b' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:",
-        ),
-        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "is no name of a node"),
-        (&["run", "quick", "--on", "ssh:a;touch pwned"], "is no name of a node"),
+        (&["run", "quick", "--on", "a,b"], "no engine in 'a,b': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:"),
+        (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "invalid node name '"),
+        (&["run", "quick", "--on", "ssh:a;touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
-        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "is no name of a job"),
-        (&["collect", "--on", "ssh:a", "../x"], "is no name of a job"),
+        (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
+        (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "no experiment 'nosuch'"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "flags for the nodes: unexpected argument '--smok'"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "options for the nodes: unexpected argument '--smok'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (
             &["run", "quick", "--on", "ssh:a", "--", "--fresh"],
-            "flags for the nodes: --fresh is not for them\nhint: another --name",
+            "options for the nodes: --fresh is not supported\nhint: to run it again, set another --name",
         ),
-        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not for them"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not for them"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "-q"], "--quiet is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--format=json"], "--format is not supported"),
     ];
     for (args, expected) in cases {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nearfar"));

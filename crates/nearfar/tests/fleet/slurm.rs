@@ -201,8 +201,8 @@ fn through_slurm_a_job_that_is_killed_goes_on_and_every_trial_is_there_once() {
         assert_eq!((added(0), added(1)), (Some(trials), Some(trials)), "{collected}");
     }
     for (args, status, expected) in [
-        (&["status", "--on", "slurm:nosuch"][..], 2, "Slurm has no such partition"),
-        (&["status", "--on", "slurm:a b"], 2, "is no name of a "),
+        (&["status", "--on", "slurm:nosuch"][..], 2, "no such Slurm partition"),
+        (&["status", "--on", "slurm:a b"], 2, "invalid job name 'a b'"),
     ] {
         let said = output(cluster.fleet(args));
         assert_eq!(said.status.code(), Some(status), "{}", text(&said.stderr));
