@@ -69,8 +69,7 @@ pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResul
     let order = JobSpec { job: spec.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
     let job = JobsDir::of(node, common)?.job(&order.job);
     std::fs::create_dir_all(&job.path).map_err(|error| write_error(&job.path, &error))?;
-    let mut lock =
-        job.try_lock()?.ok_or_else(|| CliError::failure(format!("'{}' is already running on this node", job.name)))?;
+    let mut lock = job.try_lock()?.ok_or_else(|| CliError::failure(format!("'{}' is already running", job.name)))?;
     save(&job, &order)?;
     if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
         eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
@@ -147,7 +146,7 @@ impl JobDir {
         }
     }
 
-    /// Returns the process that holds the lock, as written in the lock file; 0 if it has not written its id yet.
+    /// Returns the id of the process that holds the lock, or 0 before it has written its id.
     fn runner(&self) -> Result<Option<u32>, CliError> {
         let mut file = self.open_lock()?;
         match file.try_lock_shared() {
@@ -259,7 +258,7 @@ fn save(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
     match std::fs::read_to_string(&path) {
         Ok(known) if known == text => return Ok(()),
         Ok(_) => {
-            let what = format!("'{}' already exists on the node with another experiment or other options", job.name);
+            let what = format!("'{}' has another experiment or other options on the node", job.name);
             return Err(CliError::usage(what).hint("choose another --name"));
         }
         Err(_) => {}

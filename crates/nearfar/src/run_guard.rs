@@ -1,5 +1,5 @@
 //! Exclusive use of the machine during a run: the machine lock, tuned settings and signal handlers, all released however the
-//! run ends. Must not depend on what is measured.
+//! run ends. Must not depend on the workload.
 //!
 //! Only one real run at a time on a machine. Test: `the_second_run_is_refused_or_waits` (tests/hold.rs).
 

@@ -532,7 +532,7 @@ fn what_is_wrong_with_the_command_is_named() {
     let server = bench.serve();
     let port = server.port.to_string();
     let cases: [(&[&str], &str); 5] = [
-        (&["serve", "--port", &port], "--port 0 takes a port that is free"),
+        (&["serve", "--port", &port], "--port 0 selects a free port"),
         (&["serve", "--listen", "nonsense:nonsense"], "--listen nonsense:nonsense"),
         (&["serve", "--listen", "192.0.2.1:0"], "cannot listen on 192.0.2.1:0"),
         (&["serve", "--listen", "no-such-host.invalid:1"], "no-such-host.invalid"),

@@ -91,10 +91,10 @@ fn check(args: &FleetRunArgs, words: &[String]) -> Result<(Box<RunArgs>, Experim
     let cli = parsed.map_err(|error| {
         let message = error.to_string();
         let what = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
-        CliError::usage(format!("options for the nodes: {what}")).hint("'nearfar run --help' lists the options")
+        CliError::usage(format!("node options: {what}")).hint("'nearfar run --help' lists the options")
     })?;
     let Command::Run(run) = cli.command else {
-        return Err(CliError::usage("options for the nodes: not options of nearfar run"));
+        return Err(CliError::usage("node options: not options of nearfar run"));
     };
     refuse(&run, words)?;
     let experiment = read_experiment(&run, &cli.common)?.0;
@@ -117,9 +117,7 @@ fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
         ),
     ];
     match refused.iter().find(|(is_given, ..)| *is_given) {
-        Some((_, flag, hint)) => {
-            Err(CliError::usage(format!("options for the nodes: {flag} is not supported")).hint(hint))
-        }
+        Some((_, flag, hint)) => Err(CliError::usage(format!("node options: {flag} is not supported")).hint(hint)),
         None => Ok(()),
     }
 }

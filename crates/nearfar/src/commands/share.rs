@@ -42,7 +42,7 @@ pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was shared, for review by the user.
+/// Summary of the shared data, for review by the user.
 struct ShareSummary {
     content: String,
     /// Names that the user may have chosen.

@@ -109,7 +109,7 @@ fn what_no_cluster_could_do_is_refused() {
         (&[IMAGE, "--toleration=a:Never"], "effects are NoSchedule"),
         (&["--image=a b"], "invalid image name 'a b'"),
         (&[IMAGE, "--on=kubernetes:Node_1"], "invalid Kubernetes node name 'Node_1'"),
-        (&[IMAGE, "--", "--dry-run"], "options for the nodes: --dry-run is not supported"),
+        (&[IMAGE, "--", "--dry-run"], "node options: --dry-run is not supported"),
         (&[IMAGE, "--on=ssh:a"], "--image is for --on kubernetes"),
         (&["--output=x", "--on=slurm"], "--output is for --on kubernetes"),
     ];
@@ -181,7 +181,7 @@ fn a_pod_that_was_killed_or_moved_goes_on_and_every_trial_is_there_once() {
         stop(process.id());
         let again = output(pod.process());
         assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
-        assert!(text(&again.stderr).contains("'three' is already running on this node"), "{}", text(&again.stderr));
+        assert!(text(&again.stderr).contains("'three' is already running"), "{}", text(&again.stderr));
         signal(kind, process.id());
         signal("CONT", process.id());
         assert_eq!(process.wait().expect("it was told to end").code(), status);
@@ -232,9 +232,5 @@ fn an_order_that_is_not_for_this_program_is_refused() {
     std::fs::write(&order, text_of.replace("--smoke", "--seed=8")).expect("it can be written");
     let other = output(pod.process());
     assert_eq!(other.status.code(), Some(2), "{}", text(&other.stderr));
-    assert!(
-        text(&other.stderr).contains("'three' already exists on the node with another experiment"),
-        "{}",
-        text(&other.stderr)
-    );
+    assert!(text(&other.stderr).contains("'three' has another experiment"), "{}", text(&other.stderr));
 }

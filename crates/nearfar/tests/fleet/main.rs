@@ -334,14 +334,10 @@ fn a_nodes_own_refusal_is_passed_on() {
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
     let table = text(&failed.stdout);
     assert!(table.contains("stopped") && table.contains("/no/such/node-a.xml"), "{table}");
-    assert!(text(&failed.stderr).contains("hint: the same command goes on"), "{}", text(&failed.stderr));
+    assert!(text(&failed.stderr).contains("hint: rerun the same command to resume"), "{}", text(&failed.stderr));
     let differs = run(&["--sim", "pu:2:1"]);
     assert_eq!(differs.status.code(), Some(1), "{}", text(&differs.stderr));
-    assert!(
-        text(&differs.stderr).contains("node-a: 'x' already exists on the node with another experiment"),
-        "{}",
-        text(&differs.stderr)
-    );
+    assert!(text(&differs.stderr).contains("node-a: 'x' has another experiment"), "{}", text(&differs.stderr));
     let none = output(nodes.fleet("collect", "node-a", &["nosuch"]));
     assert!(text(&none.stderr).contains("nearfar: node-a: no job 'nosuch' on the node"), "{}", text(&none.stderr));
     let empty = output(nodes.fleet("collect", "node-a", &[]));
@@ -396,11 +392,11 @@ fn mistakes_are_told_before_a_node_is_asked() {
         (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
         (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "no experiment 'nosuch'"),
-        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "options for the nodes: unexpected argument '--smok'"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "node options: unexpected argument '--smok'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (
             &["run", "quick", "--on", "ssh:a", "--", "--fresh"],
-            "options for the nodes: --fresh is not supported\nhint: to run it again, set another --name",
+            "node options: --fresh is not supported\nhint: to run it again, set another --name",
         ),
         (&["run", "quick", "--on", "ssh:a", "--", "--dry-run"], "--dry-run is not supported"),
         (&["run", "quick", "--on", "ssh:a", "--", "--store=x"], "--store is not supported"),
