@@ -17,7 +17,7 @@ pub struct ExpandArgs {
     /// Peak memory that --dram in percent refers to [default: measured by nearfar size for this command line]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub peak: Option<Bytes>,
-    /// What decides which pages stay in DRAM
+    /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
     #[command(flatten)]

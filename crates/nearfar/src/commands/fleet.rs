@@ -56,8 +56,7 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
     Ok(exit_code(&results, args.detach))
 }
 
-/// Returns the job of each node. Its arguments are parsed here first, so that usage errors are found before any node is
-/// contacted.
+/// Returns the job of each node. Its arguments are parsed first, so that usage errors are found before any login.
 fn orders(args: &FleetRunArgs, nodes: &[NodeName]) -> Result<Vec<JobSpec>, CliError> {
     let (order, _, _) = order(args, &nodes[0])?;
     Ok(nodes.iter().map(|node| JobSpec { words: for_node(&order.words, node), ..order.clone() }).collect())

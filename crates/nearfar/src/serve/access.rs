@@ -20,11 +20,11 @@ pub struct Guard {
 
 /// Decision about a request.
 pub enum AccessDecision {
-    Let,
+    Allow,
     /// Send this error.
     Refuse(HttpResponse),
     /// The URL has the token: send this redirect to the URL without it, which sets the cookie.
-    Remember(HttpResponse),
+    SetCookie(HttpResponse),
 }
 
 impl Guard {
@@ -57,14 +57,14 @@ impl Guard {
             return AccessDecision::Refuse(response);
         }
         if let Some(token) = head.query_value("token") {
-            return if self.is_token(token) { AccessDecision::Remember(self.redirect(head)) } else { unauthorized() };
+            return if self.is_token(token) { AccessDecision::SetCookie(self.redirect(head)) } else { unauthorized() };
         }
         let has_token = |cookie: &String| {
             cookie.split_once('=').is_some_and(|(name, value)| name == self.cookie && self.is_token(value))
         };
         let is_authorized =
             head.bearer.as_deref().is_some_and(|token| self.is_token(token)) || head.cookies.iter().any(has_token);
-        if is_authorized { AccessDecision::Let } else { unauthorized() }
+        if is_authorized { AccessDecision::Allow } else { unauthorized() }
     }
 
     /// Whether a `Host` value is a name of this server. The port is ignored, because tunnels change it.
@@ -176,7 +176,7 @@ mod tests {
             ("/\\/evil.example", &[("token", "secret")], "/evil.example"),
         ];
         for (path, query, expected) in cases {
-            let AccessDecision::Remember(response) = guard("127.0.0.1:1", None).judge(&head(path, query)) else {
+            let AccessDecision::SetCookie(response) = guard("127.0.0.1:1", None).judge(&head(path, query)) else {
                 panic!("{path}")
             };
             assert_eq!(response.location(), Some(expected));

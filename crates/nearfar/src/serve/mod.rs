@@ -172,8 +172,8 @@ fn serve(mut stream: TcpStream, shared: &ServerState) {
 
 fn respond(head: &RequestHead, shared: &ServerState) -> PageReply {
     match shared.guard.judge(head) {
-        AccessDecision::Let => shared.pages.respond(head, shared.quiet),
-        AccessDecision::Refuse(response) | AccessDecision::Remember(response) => PageReply::Reply(response),
+        AccessDecision::Allow => shared.pages.respond(head, shared.quiet),
+        AccessDecision::Refuse(response) | AccessDecision::SetCookie(response) => PageReply::Reply(response),
     }
 }
 
