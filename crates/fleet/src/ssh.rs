@@ -14,7 +14,7 @@ use crate::error::{NodeError, NodeErrorKind};
 const SSH_FAILED: i32 = 255;
 
 /// ssh uses the first value of each option, so the user's options precede these. They disable prompts, because there
-/// may be hundreds of nodes, and forwardings, which would all need the same port. A dead connection times out after 45 s.
+/// may be hundreds of nodes, and forwardings, which would all need the same port. Dead connections time out after 45 s.
 const OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=15",

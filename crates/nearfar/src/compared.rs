@@ -1,5 +1,5 @@
-//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs. Both
-//! sources follow the same rules and give the same results.
+//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs.
+//! Both sources follow the same rules and give the same results.
 
 use std::path::{Path, PathBuf};
 
