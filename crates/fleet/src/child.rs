@@ -1,59 +1,59 @@
-//! A child process that is talked to: what it is to read, what it says, how it ended. It is never waited for longer than it may be
-//! silent, and gone when this is. Must not know what is said.
+//! Starts a child process, writes its input, and reads its output with an idle timeout. The child is killed on drop.
+//! Must not depend on the protocol.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A node says something at least every fifteen seconds while it works, and ssh itself gives up on a dead connection after 45. A
-/// login takes seconds at worst: name service, authentication, a busy disk.
+/// A busy node sends a heartbeat every 15 s, and ssh times out on a dead connection after 45 s. A login takes a few
+/// seconds at worst (name service, authentication, a busy disk).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much of what it complains of is kept: the end.
+/// Maximum length of the kept end of the child's standard error.
 const STDERR_BYTES_MAX: usize = 16 << 10;
 
-/// What a child that has closed its output gets to end, and for the last of its complaints to arrive. A master of ssh that stays
-/// behind keeps the pipe open for hours.
+/// Time limit for a child that has closed its output to exit and to close its standard error. An ssh master that stays
+/// in the background keeps that pipe open for hours.
 const END_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct ChildSession {
     child: Child,
-    silence_max: Duration,
+    idle_timeout: Duration,
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     stderr: Receiver<Vec<u8>>,
 }
 
 #[derive(Debug)]
 pub struct ChildExit {
     pub status: ExitStatus,
-    /// The end of what it complained of.
-    pub complaint: String,
+    /// The end of the standard error, at most 16 KiB.
+    pub stderr: String,
 }
 
 impl ChildSession {
-    /// Starts a child, which is to read `input`.
-    pub fn start(mut command: Command, input: Vec<u8>, silence_max: Duration) -> io::Result<Self> {
+    /// Starts a child with `input` as its standard input.
+    pub fn start(mut command: Command, input: Vec<u8>, idle_timeout: Duration) -> io::Result<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = pipes else { unreachable!("all three are piped above") };
-        // A few chunks ahead, not all of a long copy.
-        let (said, chunks) = sync_channel(4);
-        let (complains, complaints) = sync_channel(1);
-        // Threads and not turns: whichever pipe the child waits for, somebody is there. They end with their pipes.
+        // Bounded, so that a long copy is not buffered as a whole.
+        let (output, chunks) = sync_channel(4);
+        let (errors, stderr_end) = sync_channel(1);
+        // One thread per pipe, so that the child never blocks on a full one. The threads end with their pipes.
         std::thread::spawn(move || stdin.write_all(&input));
-        std::thread::spawn(move || pass_on(stdout, &said));
-        std::thread::spawn(move || complains.send(end_of(stderr)));
-        Ok(Self { child, silence_max, chunks, chunk: Vec::new(), taken: 0, stderr: complaints })
+        std::thread::spawn(move || forward(stdout, &output));
+        std::thread::spawn(move || errors.send(read_end(stderr)));
+        Ok(Self { child, idle_timeout, chunks, chunk: Vec::new(), consumed: 0, stderr: stderr_end })
     }
 
-    /// Waits for its end, which is near: it has closed its output.
+    /// Waits for the exit of a child that has closed its output, and kills it after 5 s.
     pub fn end(&mut self) -> io::Result<ChildExit> {
         let began = Instant::now();
-        let complaint = self.stderr.recv_timeout(END_MAX).unwrap_or_default();
+        let stderr = self.stderr.recv_timeout(END_MAX).unwrap_or_default();
         let status = loop {
             match self.child.try_wait()? {
                 Some(status) => break status,
@@ -64,37 +64,37 @@ impl ChildSession {
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
         };
-        Ok(ChildExit { status, complaint: String::from_utf8_lossy(&complaint).into_owned() })
+        Ok(ChildExit { status, stderr: String::from_utf8_lossy(&stderr).into_owned() })
     }
 }
 
 impl Read for ChildSession {
-    /// As any pipe; `TimedOut` when it was silent for too long.
+    /// Returns `TimedOut` if the child writes nothing for the idle timeout.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.chunk.len() {
-            match self.chunks.recv_timeout(self.silence_max) {
-                Ok(chunk) => (self.chunk, self.taken) = (chunk?, 0),
+        if self.consumed == self.chunk.len() {
+            match self.chunks.recv_timeout(self.idle_timeout) {
+                Ok(chunk) => (self.chunk, self.consumed) = (chunk?, 0),
                 Err(RecvTimeoutError::Timeout) => return Err(io::ErrorKind::TimedOut.into()),
                 Err(RecvTimeoutError::Disconnected) => return Ok(0),
             }
         }
-        let rest = &self.chunk[self.taken..];
+        let rest = &self.chunk[self.consumed..];
         let bytes = rest.len().min(buffer.len());
         buffer[..bytes].copy_from_slice(&rest[..bytes]);
-        self.taken += bytes;
+        self.consumed += bytes;
         Ok(bytes)
     }
 }
 
 impl Drop for ChildSession {
     fn drop(&mut self) {
-        // One that has ended is not there to be killed.
+        // Fails if the child has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn pass_on(mut stdout: ChildStdout, to: &SyncSender<io::Result<Vec<u8>>>) {
+fn forward(mut stdout: ChildStdout, to: &SyncSender<io::Result<Vec<u8>>>) {
     loop {
         let mut chunk = vec![0; 64 << 10];
         let read = match stdout.read(&mut chunk) {
@@ -113,7 +113,7 @@ fn pass_on(mut stdout: ChildStdout, to: &SyncSender<io::Result<Vec<u8>>>) {
     }
 }
 
-fn end_of(mut stderr: ChildStderr) -> Vec<u8> {
+fn read_end(mut stderr: ChildStderr) -> Vec<u8> {
     let (mut kept, mut chunk) = (Vec::new(), [0; 4096]);
     while let Ok(bytes @ 1..) = stderr.read(&mut chunk) {
         kept.extend_from_slice(&chunk[..bytes]);
@@ -126,40 +126,40 @@ fn end_of(mut stderr: ChildStderr) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, input: &[u8], silence_max: Duration) -> ChildSession {
+    fn shell(script: &str, input: &[u8], idle_timeout: Duration) -> ChildSession {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        ChildSession::start(command, input.into(), silence_max).unwrap()
+        ChildSession::start(command, input.into(), idle_timeout).unwrap()
     }
 
     #[test]
-    fn it_is_read_to_its_end_and_says_how_it_ended() {
+    fn output_and_exit_status_are_returned() {
         let input = vec![b'x'; 300_000];
-        let mut conversation = shell("cat; echo no >&2; exit 7", &input, IDLE_TIMEOUT);
-        let mut said = Vec::new();
-        conversation.read_to_end(&mut said).unwrap();
-        assert_eq!(said, input);
-        let ended = conversation.end().unwrap();
-        assert_eq!((ended.status.code(), ended.complaint.as_str()), (Some(7), "no\n"));
+        let mut session = shell("cat; echo no >&2; exit 7", &input, IDLE_TIMEOUT);
+        let mut output = Vec::new();
+        session.read_to_end(&mut output).unwrap();
+        assert_eq!(output, input);
+        let exit = session.end().unwrap();
+        assert_eq!((exit.status.code(), exit.stderr.as_str()), (Some(7), "no\n"));
     }
 
     #[test]
-    fn only_the_end_of_complaints_is_kept() {
-        let mut conversation = shell("yes complaint | head -n 100000 >&2; echo last >&2", b"", IDLE_TIMEOUT);
-        assert_eq!(conversation.read(&mut [0]).unwrap(), 0);
-        let ended = conversation.end().unwrap();
-        assert!(ended.complaint.len() <= STDERR_BYTES_MAX && ended.complaint.ends_with("last\n"));
+    fn only_the_end_of_stderr_is_kept() {
+        let mut session = shell("yes complaint | head -n 100000 >&2; echo last >&2", b"", IDLE_TIMEOUT);
+        assert_eq!(session.read(&mut [0]).unwrap(), 0);
+        let exit = session.end().unwrap();
+        assert!(exit.stderr.len() <= STDERR_BYTES_MAX && exit.stderr.ends_with("last\n"));
     }
 
     #[test]
-    fn the_silent_are_not_waited_for_and_are_gone() {
-        let mut conversation = shell("echo $$; exec sleep 1000", b"", Duration::from_millis(300));
+    fn silent_child_times_out_and_is_killed_on_drop() {
+        let mut session = shell("echo $$; exec sleep 1000", b"", Duration::from_millis(300));
         let mut line = [0; 64];
-        let bytes = conversation.read(&mut line).unwrap();
+        let bytes = session.read(&mut line).unwrap();
         let pid: u32 = std::str::from_utf8(&line[..bytes]).unwrap().trim().parse().unwrap();
-        assert_eq!(conversation.read(&mut line).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(session.read(&mut line).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(std::fs::metadata(format!("/proc/{pid}")).is_ok());
-        drop(conversation);
+        drop(session);
         assert!(std::fs::metadata(format!("/proc/{pid}")).is_err());
     }
 }

@@ -1,37 +1,36 @@
-//! What went wrong with one node, in words. Must not know how it is shown.
+//! Errors of one node. Must not depend on how they are printed.
 
 use std::fmt;
 
-/// What kind of thing went wrong: decides the exit status, and whether trying again may help.
+/// Kind of failure: determines the exit status, and whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeErrorKind {
-    /// Nobody knows such a host, or knows it as another one: the user's mistake.
+    /// The host, node or partition does not exist: a usage error.
     Unknown,
-    /// The host is known and does not answer, or stopped answering: it may come back.
+    /// The host does not respond, or stopped responding. A retry may succeed.
     Away,
     NotPermitted,
-    /// There is no nearfar on it.
+    /// nearfar is missing on the node.
     NotInstalled,
-    /// Its nearfar is another version.
+    /// nearfar on the node has a different protocol version.
     OtherVersion,
-    /// Its nearfar said no, or what it said makes no sense.
+    /// nearfar on the node refused the request, or its response is invalid.
     Refused,
-    /// The engine cannot be used here: no program `ssh`, no right to start it.
+    /// The engine cannot be used on this machine, for example because `ssh` is missing or not executable.
     Engine,
 }
 
-/// What went wrong with one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeError {
     pub kind: NodeErrorKind,
-    /// What, without the node's name.
+    /// The message, without the node's name.
     pub what: String,
-    /// The next step, where one is known.
+    /// The next step for the user, if one is known.
     pub hint: Option<String>,
 }
 
 impl NodeError {
-    /// One without a hint. Nodes are other machines: what they said has no control characters any more.
+    /// Creates an error without a hint. The text may come from the node, so control characters are removed.
     pub fn new(kind: NodeErrorKind, what: impl fmt::Display) -> Self {
         Self { kind, what: plain(&what.to_string()), hint: None }
     }
@@ -49,7 +48,7 @@ impl fmt::Display for NodeError {
     }
 }
 
-/// A text of another machine on one line and without anything that a terminal obeys.
+/// Replaces control characters by spaces, because text of another machine could contain terminal escapes.
 pub fn plain(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim().into()
@@ -60,8 +59,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_cannot_steer_the_terminal() {
-        let problem = NodeError::new(NodeErrorKind::Refused, "a\x1b[2Jb\r\nc\n").hint("d\x07");
-        assert_eq!(problem.to_string(), "a [2Jb  c\nhint: d");
+    fn control_characters_of_nodes_are_removed() {
+        let error = NodeError::new(NodeErrorKind::Refused, "a\x1b[2Jb\r\nc\n").hint("d\x07");
+        assert_eq!(error.to_string(), "a [2Jb  c\nhint: d");
     }
 }

@@ -1,8 +1,8 @@
-//! Other machines: which nodes were named, how a word is had with the nearfar on each of them, and what went wrong when none was.
-//! Must know nothing of measuring: what a node runs and what it stored are texts and bytes here.
+//! Communicates with nearfar on other machines: node selection, engines, requests and responses, and their errors.
+//! Must not depend on measurements: the experiment and the results of a node are opaque text and bytes here.
 //!
-//! A node keeps what it was told to do and what came of it; who asks keeps nothing. So the state of a fleet is found by asking it,
-//! a coordinator may die, and every question may be repeated.
+//! Nodes store their jobs and results, and the coordinator stores nothing. The state of a fleet is always read from the
+//! nodes, so a coordinator may be killed at any time, and every request may be repeated.
 #![forbid(unsafe_code)]
 
 mod child;

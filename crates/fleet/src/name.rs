@@ -1,5 +1,5 @@
-//! Names that people give: of nodes, of jobs, and the list of nodes behind `--on`. What passes here is harmless as an argument, as the
-//! name of a folder and in a shell. Must not know whether there are such machines.
+//! Parses names of nodes and jobs, and the value of `--on`. A valid name is safe as a program argument, as a file name
+//! and in a shell command. Must not check whether the machines exist.
 
 use std::fmt;
 
@@ -7,29 +7,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::kubernetes::Selection;
 
-/// One process and one connection for each node: more than this is a case for several coordinators.
+/// Maximum number of nodes of a coordinator, which needs a process and a connection for each.
 pub const NODES_MAX: usize = 1000;
 
-/// A folder's name has at most 255 bytes.
+/// File names have at most 255 bytes, and suffixes are added to job names.
 const NAME_BYTES_MAX: usize = 200;
 
-/// A machine as its engine knows it: an ssh host or alias, `user@host`.
+/// Name of a machine as its engine knows it, for example an ssh host or alias, or `user@host`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NodeName(String);
 
-/// What nodes were told to run together; it names a folder on each of them.
+/// Name of a job, and of its directory on each node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobName(String);
 
-/// Where to run: an engine with its nodes.
+/// The engine and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSelector {
     Ssh(Vec<NodeName>),
-    /// All nodes of a partition of Slurm, of its default one when none is named.
+    /// All nodes of a Slurm partition; `None` is the default partition.
     Slurm(Option<JobName>),
-    /// Nodes of a cluster of Kubernetes.
     Kubernetes(Selection),
 }
 
@@ -49,11 +48,11 @@ impl JobName {
         checked("job", text, |c| c.is_ascii_alphanumeric() || "._-".contains(c), "letters, digits and . _ -").map(Self)
     }
 
-    /// The nearest name to a text, with something behind it that tells two texts apart.
-    pub fn of(text: &str, apart: &str) -> Self {
+    /// Derives a valid name from any text. The suffix distinguishes texts that give the same prefix.
+    pub fn of(text: &str, suffix: &str) -> Self {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
         let name: String = text.chars().map(plain).take(NAME_BYTES_MAX / 2).collect();
-        Self(format!("{}-{apart}", name.trim_start_matches(['.', '-'])).trim_start_matches('-').into())
+        Self(format!("{}-{suffix}", name.trim_start_matches(['.', '-'])).trim_start_matches('-').into())
     }
 
     pub fn as_str(&self) -> &str {
@@ -61,12 +60,12 @@ impl JobName {
     }
 }
 
-/// A name that begins with `-` is an option to whoever it is given to, one that begins with `.` may be another folder.
-fn checked(what: &str, text: &str, plain: impl Fn(char) -> bool, allowed: &str) -> Result<String, String> {
-    let begins = text.starts_with(['-', '.']);
-    if text.is_empty() || begins || text.len() > NAME_BYTES_MAX || !text.chars().all(plain) {
+/// A program would read a leading `-` as an option, and names such as `..` are other directories.
+fn checked(kind: &str, text: &str, is_allowed: impl Fn(char) -> bool, allowed: &str) -> Result<String, String> {
+    let is_unsafe = text.starts_with(['-', '.']);
+    if text.is_empty() || is_unsafe || text.len() > NAME_BYTES_MAX || !text.chars().all(is_allowed) {
         return Err(format!(
-            "'{}' is no name of a {what}: up to {NAME_BYTES_MAX} bytes of {allowed}, not beginning with - or .",
+            "invalid {kind} name '{}': use at most {NAME_BYTES_MAX} bytes of {allowed}, not beginning with - or .",
             text.escape_debug()
         ));
     }
@@ -74,7 +73,7 @@ fn checked(what: &str, text: &str, plain: impl Fn(char) -> bool, allowed: &str) 
 }
 
 impl NodeSelector {
-    /// Reads `ssh:HOST,HOST`, `slurm`, `slurm:PARTITION`, `kubernetes`, `kubernetes:NODE,NODE` or `kubernetes:LABEL=VALUE`.
+    /// Parses `ssh:HOST,HOST`, `slurm[:PARTITION]`, `kubernetes[:NODE,NODE]` or `kubernetes:LABEL=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hosts = match text.split_once(':') {
             None if text == "slurm" => return Ok(Self::Slurm(None)),
@@ -87,7 +86,7 @@ impl NodeSelector {
             _ => {
                 let text = text.escape_debug();
                 return Err(format!(
-                    "'{text}' names no engine; write it like ssh:HOST,HOST, slurm:PARTITION or kubernetes:NODE,NODE"
+                    "no engine in '{text}': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:NODE,NODE"
                 ));
             }
         };
@@ -96,7 +95,7 @@ impl NodeSelector {
             return Err(format!("node {} is named twice", twice.1));
         }
         if nodes.len() > NODES_MAX {
-            return Err(format!("{} nodes are more than one coordinator takes ({NODES_MAX})", nodes.len()));
+            return Err(format!("{} nodes exceed the maximum of {NODES_MAX} for one coordinator", nodes.len()));
         }
         Ok(Self::Ssh(nodes))
     }
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_shell_or_ssh_would_take_for_more_than_a_name_is_none() {
+    fn names_with_shell_or_option_syntax_are_rejected() {
         for bad in
             ["", "-oProxyCommand=x", ".", "..", "a;b", "a b", "a$(b)", "a`b`", "a/b", "a\nb", "a'b", "a*", "~a", "a\\"]
         {
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_nodes_are_read() {
+    fn node_selectors_are_parsed() {
         let nodes =
             |names: &[&str]| NodeSelector::Ssh(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
         assert_eq!(NodeSelector::parse("ssh:a"), Ok(nodes(&["a"])));
@@ -183,27 +182,27 @@ mod tests {
         for text in ["slurm:all", "kubernetes", "kubernetes:a,b", "kubernetes:disk=nvme"] {
             assert_eq!(NodeSelector::parse(text).map(|on| on.to_string()), Ok(text.into()));
         }
-        for (bad, why) in [
-            ("a,b", "names no engine"),
-            ("rsh:a", "names no engine"),
-            ("ssh:", "'' is no name of a node"),
-            ("ssh:a,,b", "'' is no name of a node"),
+        for (bad, expected) in [
+            ("a,b", "no engine in 'a,b'"),
+            ("rsh:a", "no engine in 'rsh:a'"),
+            ("ssh:", "invalid node name ''"),
+            ("ssh:a,,b", "invalid node name ''"),
             ("ssh:a,b,a", "node a is named twice"),
-            ("ssh:-l", "'-l' is no name of a node"),
-            ("slurm:", "'' is no name"),
-            ("slurm:a b", "'a b' is no name"),
-            ("kubernetes:", "'' is no name of a node of Kubernetes"),
-            ("kubernetes:A", "'A' is no name of a node of Kubernetes"),
+            ("ssh:-l", "invalid node name '-l'"),
+            ("slurm:", "invalid job name ''"),
+            ("slurm:a b", "invalid job name 'a b'"),
+            ("kubernetes:", "invalid Kubernetes node name ''"),
+            ("kubernetes:A", "invalid Kubernetes node name 'A'"),
         ] {
-            let said = NodeSelector::parse(bad).unwrap_err();
-            assert!(said.contains(why), "{bad}: {said}");
+            let message = NodeSelector::parse(bad).unwrap_err();
+            assert!(message.contains(expected), "{bad}: {message}");
         }
         let many: Vec<String> = (0..=NODES_MAX).map(|number| format!("n{number}")).collect();
-        assert!(NodeSelector::parse(&format!("ssh:{}", many.join(","))).unwrap_err().contains("1001 nodes are more"));
+        assert!(NodeSelector::parse(&format!("ssh:{}", many.join(","))).unwrap_err().contains("1001 nodes exceed"));
     }
 
     #[test]
-    fn every_text_has_a_job_name() {
+    fn job_name_of_any_text_is_valid() {
         for (text, expected) in
             [("quick", "quick-1a"), ("../my; test", "my--test-1a"), ("-", "1a"), ("Größe", "Gr--e-1a")]
         {

@@ -1,9 +1,9 @@
-//! The same for each of many, some at a time. Must not know what.
+//! Maps a function over a slice with a bounded number of threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Does `work` for each of `items`, at most `at_once` at a time; what came of each is in their order.
+/// Calls `work` for each of `items` with at most `at_once` threads, and returns the results in the order of the items.
 pub fn map_bounded<T: Sync, R: Send>(items: &[T], at_once: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let (send, receive) = mpsc::channel();
@@ -32,11 +32,11 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn results_are_in_order_and_some_work_at_a_time() {
+    fn results_are_in_order_and_concurrency_is_bounded() {
         let items: Vec<usize> = (0..50).collect();
         assert_eq!(map_bounded(&items, 7, |item| item * 2), items.iter().map(|item| item * 2).collect::<Vec<_>>());
         assert!(map_bounded(&[0_u8; 0], 4, |_| 1).is_empty());
-        // None comes past the barrier unless three work at once.
+        // The barrier blocks forever unless three threads work concurrently.
         let barrier = Barrier::new(3);
         assert_eq!(
             map_bounded(&[1, 2, 3], 3, |item| {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JobName, NodeName};
 
-/// An experiment is a small text; whatever is longer is no request.
+/// Maximum length of a request. Experiments are small.
 pub const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
 /// Version of the messages. Increment it when a field or a variant changes on the wire.
@@ -21,7 +21,7 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// What to do about a message with a different protocol version.
+/// Hint for a message with a different protocol version.
 pub const SAME_VERSION_HINT: &str = "install the same version of nearfar on this machine and on all nodes";
 
 /// The sender of a message with a different protocol version.
@@ -57,123 +57,113 @@ pub struct Request {
     pub protocol: u32,
     /// The sender's package version.
     pub program: String,
-    /// What the node is called by who asks.
+    /// The coordinator's name of the node.
     pub node: NodeName,
-    /// The question.
     pub ask: RequestBody,
 }
 
-/// What can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequestBody {
-    /// Run this unless it runs or has ended, and go on with it when it was cut off.
+    /// Start the job unless it is running or has ended; resume it if it was interrupted.
     Start {
-        /// What.
         order: JobSpec,
-        /// Answer again whenever there is news, until it does not run any more.
+        /// Whether to send the status again whenever it changes, until the job stops.
         watch: bool,
     },
-    /// How far is this job? Answer again whenever there is news, until it does not run any more; nothing is started.
+    /// Send the status of the job, and again whenever it changes, until the job stops. Starts nothing.
     Follow(JobName),
-    /// How far are these jobs? All that there are when none is named.
+    /// Send the status of these jobs; an empty list means all jobs.
     #[serde(rename = "look")]
-    Look(Vec<JobName>),
-    /// A consistent copy of what this job has stored.
+    Status(Vec<JobName>),
+    /// Send a consistent copy of the results file of the job.
     Copy(JobName),
 }
 
-/// What a node is to run.
+/// A job for one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
-    /// What it is called.
     pub job: JobName,
-    /// The experiment as its file has it.
+    /// Text of the experiment's TOML file.
     pub experiment: String,
-    /// The further words of `nearfar run`.
+    /// Further arguments of `nearfar run`.
     pub words: Vec<String>,
 }
 
-/// One line of an answer, with the version of who answers.
+/// One line of output, with the version of its sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// The sender's protocol version.
     pub protocol: u32,
     /// The sender's package version.
     pub program: String,
-    /// When it was said by the clock of who says it: milliseconds since 1970.
+    /// Time of sending by the sender's clock: milliseconds since 1970.
     pub unix_ms: u64,
-    /// The answer.
     pub answer: ResponseBody,
 }
 
-/// What is answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResponseBody {
-    /// It cannot be done.
     Refused {
-        /// Why.
+        /// Error message, without the name of the node.
         #[serde(rename = "what")]
         what: String,
-        /// The next step, where one is known.
+        /// The next step for the user, if one is known.
         hint: Option<String>,
     },
-    /// How jobs stand.
+    /// The status of each requested job.
     #[serde(rename = "looks")]
-    Looks(Vec<JobStatus>),
-    /// So many bytes of a results file follow.
+    Statuses(Vec<JobStatus>),
+    /// Announces a results file, whose bytes follow this line.
     Copy(StoreCopy),
 }
 
-/// A copy that follows.
+/// A copy of a results file that follows the response line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreCopy {
-    /// How long it is; 0 is that there is nothing stored yet.
+    /// Length in bytes. It is 0 before the job has a results file.
     pub bytes: u64,
 }
 
-/// How a job stands on a node.
+/// Status of a job on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStatus {
-    /// Which.
     pub job: JobName,
-    /// Whether it goes on.
     pub state: JobState,
-    /// Whether this question has started it.
+    /// Whether this request started the job.
     pub started: bool,
-    /// The process that runs it, while it runs.
+    /// The process of the job; `None` if it is not running.
     pub pid: Option<u32>,
-    /// The id of its latest run; none before its first one.
+    /// The id of the latest run; `None` before the first run.
     pub run: Option<String>,
-    /// Trials stored of that.
+    /// Number of stored trials of the latest run.
     pub trials: u32,
-    /// Trials of its plan, at most.
+    /// Maximum number of trials in the plan.
     pub expected: usize,
-    /// How many of those stored count: valid or suspect ones beyond the warm-up.
+    /// Number of stored trials that are valid or suspect, without the warm-up.
     pub counted: u32,
-    /// The last of what it said.
+    /// The last message of the job.
     pub says: String,
 }
 
-/// Whether a job goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// A process works at it.
+    /// A process is running the job.
     Running,
-    /// Its run has come to its end.
+    /// The run has ended.
     Ended,
-    /// Nobody works at it, and it has not come to its end: killed, switched off, or it could not go on.
+    /// No process is running the job and its run has not ended: it was killed or failed, or the node lost power.
     Stopped,
-    /// It is in a queue for its node, and so has not begun.
+    /// Queued for its node.
     Waiting,
-    /// The node has never heard of it.
+    /// Unknown to the node.
     Absent,
 }
 
 impl JobStatus {
-    /// A job of which no more is known than this.
+    /// Creates a status without a run.
     pub fn bare(job: &JobName, state: JobState, says: String) -> Self {
         let job = job.clone();
         Self { job, state, started: false, pid: None, run: None, trials: 0, expected: 0, counted: 0, says }
@@ -181,7 +171,7 @@ impl JobStatus {
 }
 
 impl JobState {
-    /// One word.
+    /// Returns the name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -194,12 +184,12 @@ impl JobState {
 }
 
 impl Request {
-    /// A question by this program.
+    /// Creates a request with the version of this program.
     pub fn new(node: &NodeName, ask: RequestBody) -> Self {
         Self { protocol: PROTOCOL_VERSION, program: version().into(), node: node.clone(), ask }
     }
 
-    /// As it is sent.
+    /// Returns the request as JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("texts and numbers are JSON")
     }
@@ -222,17 +212,18 @@ impl Request {
 }
 
 impl Response {
-    /// An answer by this program.
+    /// Creates a response with the version of this program and the current time.
     pub fn new(answer: ResponseBody) -> Self {
         Self { protocol: PROTOCOL_VERSION, program: version().into(), unix_ms: now_ms(), answer }
     }
 
-    /// By how many milliseconds the clock of who says it is ahead of this machine's, when it has just arrived; negative where it is behind.
+    /// Returns the milliseconds by which the sender's clock is ahead of the local one; negative if it is behind.
+    /// Call it when the response arrives.
     pub fn clock_ahead_ms(&self) -> i64 {
         self.unix_ms.wrapping_sub(now_ms()).cast_signed()
     }
 
-    /// As it is sent.
+    /// Returns the response as a line of JSON, without the line feed.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
     }
@@ -250,7 +241,7 @@ impl Response {
 
 /// This machine's clock, in milliseconds since 1970.
 fn now_ms() -> u64 {
-    // A clock that stands before 1970 is off by all of that.
+    // A clock before 1970 counts as 1970.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     since.as_millis() as u64
 }
@@ -282,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_another_protocol_version_name_both_versions() {
+    fn protocol_version_mismatch_error_names_both_versions() {
         let cases = [
             (
                 r#"{"protocol":7,"program":"9.9.9","something":"new"}"#,
                 sender(Some("9.9.9"), Some(7)),
                 "9.9.9 (protocol version 7)",
             ),
-            // Programs before protocol versions, of this and of another package version.
+            // Programs without a protocol version, of this and of another package version.
             (
                 r#"{"program":"0.1.0","unix_ms":1,"answer":{"looks":[]}}"#,
                 sender(Some("0.1.0"), None),
@@ -310,9 +301,8 @@ mod tests {
         }
     }
 
-    /// The same protocol with another package version is compatible.
     #[test]
-    fn the_package_version_alone_does_not_matter() {
+    fn different_package_version_is_compatible() {
         let node = NodeName::parse("n").unwrap();
         let request = Request::new(&node, RequestBody::Copy(JobName::of("a", "1")));
         let text = String::from_utf8(request.to_bytes()).unwrap();
@@ -321,9 +311,9 @@ mod tests {
         assert_eq!(Request::read(&older).unwrap().program, "0.0.1");
     }
 
-    /// A message that fails here needs a new [`PROTOCOL_VERSION`].
+    /// If a message fails here, increment [`PROTOCOL_VERSION`].
     #[test]
-    fn messages_have_these_texts_on_the_wire() {
+    fn wire_format_of_messages_is_stable() {
         let (node, job) = (NodeName::parse("n").unwrap(), JobName::of("a", "1"));
         let order = JobSpec { job: job.clone(), experiment: "x".into(), words: vec!["--smoke".into()] };
         let requests = [
@@ -332,7 +322,7 @@ mod tests {
                 r#"{"start":{"order":{"job":"a-1","experiment":"x","words":["--smoke"]},"watch":true}}"#,
             ),
             (RequestBody::Follow(job.clone()), r#"{"follow":"a-1"}"#),
-            (RequestBody::Look(vec![job.clone()]), r#"{"look":["a-1"]}"#),
+            (RequestBody::Status(vec![job.clone()]), r#"{"look":["a-1"]}"#),
             (RequestBody::Copy(job.clone()), r#"{"copy":"a-1"}"#),
         ];
         for (ask, text) in requests {
@@ -351,7 +341,7 @@ mod tests {
             assert_eq!(serde_json::to_string(&state).unwrap(), format!("\"{name}\""));
             assert_eq!(state.name(), name);
         }
-        let look = JobStatus {
+        let status = JobStatus {
             job,
             state: JobState::Running,
             started: true,
@@ -362,42 +352,42 @@ mod tests {
             counted: 3,
             says: "s".into(),
         };
-        let replies = [
+        let responses = [
             (
                 ResponseBody::Refused { what: "no".into(), hint: Some("try".into()) },
                 r#"{"refused":{"what":"no","hint":"try"}}"#,
             ),
             (
-                ResponseBody::Looks(vec![look]),
+                ResponseBody::Statuses(vec![status]),
                 r#"{"looks":[{"job":"a-1","state":"running","started":true,"pid":7,"run":"r","trials":1,"expected":2,"counted":3,"says":"s"}]}"#,
             ),
             (ResponseBody::Copy(StoreCopy { bytes: 7 }), r#"{"copy":{"bytes":7}}"#),
         ];
-        for (answer, text) in replies {
-            let reply = Response { protocol: 1, program: "0.1.0".into(), unix_ms: 5, answer };
+        for (answer, text) in responses {
+            let response = Response { protocol: 1, program: "0.1.0".into(), unix_ms: 5, answer };
             let expected = format!(r#"{{"protocol":1,"program":"0.1.0","unix_ms":5,"answer":{text}}}"#);
-            assert_eq!(reply.to_line(), expected);
+            assert_eq!(response.to_line(), expected);
         }
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_round_trip() {
         let order =
             JobSpec { job: JobName::of("a", "1"), experiment: "x\n\"'$(y)".into(), words: vec!["--smoke".into()] };
         let node = NodeName::parse("n").unwrap();
         let request = Request::new(&node, RequestBody::Start { order, watch: true });
         assert_eq!(Request::read(std::str::from_utf8(&request.to_bytes()).unwrap()), Ok(request));
-        let reply = Response::new(ResponseBody::Copy(StoreCopy { bytes: 7 }));
-        assert_eq!(Response::read(&reply.to_line()), Ok(reply));
+        let response = Response::new(ResponseBody::Copy(StoreCopy { bytes: 7 }));
+        assert_eq!(Response::read(&response.to_line()), Ok(response));
     }
 
-    /// A name that came over the wire is a folder's name.
+    /// The node uses names from requests as directory names.
     #[test]
-    fn names_are_checked_where_they_arrive() {
+    fn invalid_names_in_requests_are_rejected() {
         let node = NodeName::parse("n").unwrap();
         let request = Request::new(&node, RequestBody::Copy(JobName::of("a", "1")));
         let text = String::from_utf8(request.to_bytes()).unwrap();
-        assert!(Request::read(&text.replace("a-1", "../a")).unwrap_err().contains("is no name of a job"));
-        assert!(Request::read(&text.replace("\"n\"", "\"..\"")).unwrap_err().contains("is no name of a node"));
+        assert!(Request::read(&text.replace("a-1", "../a")).unwrap_err().contains("invalid job name"));
+        assert!(Request::read(&text.replace("\"n\"", "\"..\"")).unwrap_err().contains("invalid node name"));
     }
 }

@@ -1,47 +1,47 @@
-//! Nodes that Slurm gives out: its own programs, as whoever calls them. One exclusive job for each node; whoever asks meanwhile comes as a
-//! further step of that job, else as a short job of its own. Must not know what is said.
+//! Reaches nodes through Slurm's client programs. Each node gets one exclusive batch job. Other requests run as further
+//! steps of that job if it is running, otherwise as short jobs. Must not depend on the contents of messages.
 
 use std::process::{Command, Output};
 
 use crate::child::ChildExit;
-use crate::engine::{Engine, QueueState, Scheduler, last};
+use crate::engine::{Engine, QueueState, Scheduler, last_line};
 use crate::error::{NodeError, NodeErrorKind};
 use crate::protocol::Request;
 use crate::{JobName, NODES_MAX, NodeName};
 
-/// Our jobs begin with this.
+/// Prefix of the names of nearfar's batch jobs.
 const PREFIX: &str = "nearfar-";
 
-/// Slurm, or a partition of it.
 #[derive(Clone, Debug)]
 pub struct Slurm {
-    /// The partition; none is Slurm's default one.
+    /// `None` for the default partition.
     pub partition: Option<JobName>,
-    /// nearfar on the nodes: a name that is found in PATH there, or a path.
+    /// nearfar on the nodes: a name in PATH there, or a path.
     pub program: String,
 }
 
 impl Slurm {
-    /// The nodes of the partition.
+    /// Returns the nodes of the partition, sorted.
     pub fn nodes(&self) -> Result<Vec<NodeName>, NodeError> {
         let mut command = Command::new("sinfo");
         command.args(["--noheader", "--Node", "--format=%N|%P"]);
-        let text = said(self.in_partition(&mut command))?;
-        // Without a partition named, the default one, which sinfo marks with a star.
-        let ours = |partition: &str| self.partition.is_some() || partition.ends_with('*');
-        let names = text.lines().filter_map(|line| line.split_once('|')).filter(|(_, partition)| ours(partition));
+        let text = output_of(self.in_partition(&mut command))?;
+        // sinfo marks the default partition with a star.
+        let is_selected = |partition: &str| self.partition.is_some() || partition.ends_with('*');
+        let names =
+            text.lines().filter_map(|line| line.split_once('|')).filter(|(_, partition)| is_selected(partition));
         let mut nodes: Vec<NodeName> = names
             .map(|(name, _)| NodeName::parse(name))
             .collect::<Result<_, _>>()
-            .map_err(|what| NodeError::new(NodeErrorKind::Engine, what))?;
+            .map_err(|error| NodeError::new(NodeErrorKind::Engine, error))?;
         nodes.sort();
         nodes.dedup();
         match nodes.len() {
-            0 => Err(NodeError::new(NodeErrorKind::Unknown, "Slurm has no such partition, or it has no nodes")
-                .hint("sinfo lists them")),
+            0 => Err(NodeError::new(NodeErrorKind::Unknown, "no such Slurm partition, or it has no nodes")
+                .hint("sinfo lists partitions and nodes")),
             count if count > NODES_MAX => Err(NodeError::new(
                 NodeErrorKind::Engine,
-                format!("{count} nodes are more than one coordinator takes ({NODES_MAX})"),
+                format!("{count} nodes exceed the maximum of {NODES_MAX} for one coordinator"),
             )),
             _ => Ok(nodes),
         }
@@ -53,35 +53,35 @@ impl Slurm {
 }
 
 impl Engine for Slurm {
-    fn command(&self, node: &NodeName, word: &str) -> Command {
+    fn command(&self, node: &NodeName, arg: &str) -> Command {
         let mut command = Command::new("srun");
         command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
         match running_on(node) {
             Some(job) => command.args(["--overlap", &format!("--jobid={job}")]),
             None => self.in_partition(&mut command).args(["--immediate=30", "--job-name=nearfar"]),
         };
-        // No shell is between: each word is one.
-        command.args(["--", &self.program, word]);
+        // srun starts the program without a shell, so the arguments need no quotes.
+        command.args(["--", &self.program, arg]);
         command
     }
 
-    fn explain(&self, ended: &ChildExit) -> Option<NodeError> {
-        let said = |words: &str| ended.complaint.contains(words);
-        let line = last(&ended.complaint);
-        if said("execve():") {
+    fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
+        let has = |text: &str| exit.stderr.contains(text);
+        let line = last_line(&exit.stderr);
+        if has("execve():") {
             return Some(
                 NodeError::new(NodeErrorKind::NotInstalled, format!("there is no program {}", self.program))
-                    .hint("install the same version there, or say with --program where it is"),
+                    .hint("install the same version on the node, or give its path with --program"),
             );
         }
-        if said("Invalid node name") || said("invalid partition") {
+        if has("Invalid node name") || has("invalid partition") {
             return Some(NodeError::new(NodeErrorKind::Unknown, line).hint("sinfo lists nodes and partitions"));
         }
-        if said("nodes are busy") {
-            return Some(NodeError::new(NodeErrorKind::Away, line).hint("somebody else has it; squeue shows who"));
+        if has("nodes are busy") {
+            return Some(NodeError::new(NodeErrorKind::Away, line).hint("another job has the node; squeue lists jobs"));
         }
-        let by_srun = ended.complaint.lines().any(|line| line.starts_with("srun: ") && !line.contains(": Exited with"));
-        (ended.status.code().is_none() || by_srun).then(|| NodeError::new(NodeErrorKind::Away, line))
+        let by_srun = exit.stderr.lines().any(|line| line.starts_with("srun: ") && !line.contains(": Exited with"));
+        (exit.status.code().is_none() || by_srun).then(|| NodeError::new(NodeErrorKind::Away, line))
     }
 
     fn program(&self) -> &str {
@@ -94,10 +94,10 @@ impl Engine for Slurm {
 }
 
 impl Scheduler for Slurm {
-    fn stands(&self, node: &NodeName, job: &JobName) -> Result<QueueState, NodeError> {
+    fn queue_state(&self, node: &NodeName, job: &JobName) -> Result<QueueState, NodeError> {
         let mut command = Command::new("squeue");
         command.args(["--noheader", "--me", "--format=%T|%r", &format!("--name={}", name(node, job))]);
-        let text = said(&mut command)?;
+        let text = output_of(&mut command)?;
         Ok(match text.lines().next().and_then(|line| line.split_once('|')) {
             None => QueueState::Absent,
             Some(("RUNNING", _)) => QueueState::Running,
@@ -112,44 +112,44 @@ impl Scheduler for Slurm {
         command.args(["--parsable", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue", "--output=/dev/null"]);
         command.args([format!("--nodelist={node}"), format!("--job-name={}", name(node, job))]);
         self.in_partition(&mut command);
-        // Quoted, the shell leaves the request as it is; it is one line, which cannot be the word that ends it.
+        // The quoted delimiter prevents expansion by the shell. The request is one line of JSON, never the delimiter.
         let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
         let program = model::values::shell::quote_arg(&self.program);
         command.arg(format!(
             "--wrap=exec {program} {} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n",
             crate::engine::NODE_SUBCOMMAND
         ));
-        said(&mut command).map(|_| ())
+        output_of(&mut command).map(|_| ())
     }
 }
 
-/// Our running job on a node, where there is one.
+/// Returns the id of nearfar's running batch job on a node.
 fn running_on(node: &NodeName) -> Option<String> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--me", "--states=RUNNING", "--format=%i|%j", &format!("--nodelist={node}")]);
-    let text = said(&mut command).ok()?;
-    let ours = |line: &&str| line.split_once('|').is_some_and(|(_, name)| name.starts_with(PREFIX));
-    text.lines().find(ours)?.split_once('|').map(|(id, _)| id.into())
+    let text = output_of(&mut command).ok()?;
+    let has_prefix = |line: &&str| line.split_once('|').is_some_and(|(_, name)| name.starts_with(PREFIX));
+    text.lines().find(has_prefix)?.split_once('|').map(|(id, _)| id.into())
 }
 
-/// A job's name says which node it is for: which one a job waits for is not to be had as plainly.
+/// Returns the name of a batch job. It contains the node, because squeue does not list the node of a waiting job
+/// directly.
 fn name(node: &NodeName, job: &JobName) -> String {
     format!("{PREFIX}{job}@{node}")
 }
 
-/// What one of Slurm's programs prints.
-fn said(command: &mut Command) -> Result<String, NodeError> {
+/// Runs one of Slurm's programs and returns its standard output.
+fn output_of(command: &mut Command) -> Result<String, NodeError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output().map_err(|error| {
         NodeError::new(NodeErrorKind::Engine, format!("cannot start {program}: {error}"))
-            .hint("Slurm's programs are needed on this machine")
+            .hint("install Slurm's client programs on this machine")
     })?;
-    let complaint = String::from_utf8_lossy(&stderr);
+    let stderr = String::from_utf8_lossy(&stderr);
     if !status.success() {
-        let kind = if complaint.contains("nvalid partition") { NodeErrorKind::Unknown } else { NodeErrorKind::Engine };
-        return Err(
-            NodeError::new(kind, format!("{program}: {}", last(&complaint))).hint("look whether sinfo works here")
-        );
+        let kind = if stderr.contains("nvalid partition") { NodeErrorKind::Unknown } else { NodeErrorKind::Engine };
+        return Err(NodeError::new(kind, format!("{program}: {}", last_line(&stderr)))
+            .hint("check that sinfo works on this machine"));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

@@ -1,5 +1,5 @@
-//! Nodes that OpenSSH reaches: its own program with the user's own configuration, keys, agent and known hosts. Must not know what is said
-//! through it.
+//! Reaches nodes through `ssh` with the user's configuration, keys, agent and known hosts. Must not depend on the
+//! contents of messages.
 
 use std::process::Command;
 
@@ -7,14 +7,14 @@ use model::values::shell::quote_argv;
 
 use crate::NodeName;
 use crate::child::ChildExit;
-use crate::engine::{Engine, last};
+use crate::engine::{Engine, last_line};
 use crate::error::{NodeError, NodeErrorKind};
 
-/// The status by which ssh says that it was ssh that failed.
+/// Exit status of ssh if ssh itself failed, not the remote command.
 const SSH_FAILED: i32 = 255;
 
-/// The first value that ssh is given counts, so the user's own options stand before these. No question to a person: nobody looks at
-/// hundreds of them. No forwarding: many connections would want one port. A connection that is dead is given up after 45 s.
+/// ssh uses the first value of each option, so the user's options precede these. They disable prompts, because there
+/// may be hundreds of nodes, and forwardings, which would all need the same port. Dead connections time out after 45 s.
 const OPTIONS: [&str; 8] = [
     "BatchMode=yes",
     "ConnectTimeout=15",
@@ -28,27 +28,27 @@ const OPTIONS: [&str; 8] = [
 
 #[derive(Clone, Debug)]
 pub struct Ssh {
-    /// Words for ssh itself, as in `-F FILE`.
+    /// Arguments of ssh, for example `-F` and `FILE`.
     pub options: Vec<String>,
-    /// nearfar on the nodes: a name that their shells find, or a path.
+    /// nearfar on the nodes: a name in PATH there, or a path.
     pub program: String,
 }
 
 impl Engine for Ssh {
-    fn command(&self, node: &NodeName, word: &str) -> Command {
+    fn command(&self, node: &NodeName, arg: &str) -> Command {
         let mut command = Command::new("ssh");
         command.args(&self.options);
         command.args(OPTIONS.iter().flat_map(|option| ["-o", option]));
-        // What is not harmless in a shell goes through standard input.
-        command.args(["--", node.as_str(), &quote_argv(&[self.program.as_str(), word])]);
+        // Anything that needs more than quotes goes through standard input.
+        command.args(["--", node.as_str(), &quote_argv(&[self.program.as_str(), arg])]);
         command
     }
 
-    fn explain(&self, ended: &ChildExit) -> Option<NodeError> {
-        match ended.status.code() {
-            Some(SSH_FAILED) => Some(in_words(&ended.complaint)),
-            // Somebody ended ssh.
-            None => Some(NodeError::new(NodeErrorKind::Away, format!("ssh ended with {}", ended.status))),
+    fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
+        match exit.status.code() {
+            Some(SSH_FAILED) => Some(ssh_error(&exit.stderr)),
+            // A signal ended ssh.
+            None => Some(NodeError::new(NodeErrorKind::Away, format!("ssh ended with {}", exit.status))),
             Some(_) => None,
         }
     }
@@ -58,36 +58,33 @@ impl Engine for Ssh {
     }
 }
 
-/// What ssh complained of, with a next step. Its words are the same in every language.
-fn in_words(complaint: &str) -> NodeError {
-    let said = |words: &str| complaint.contains(words);
-    let line = last(complaint);
-    if said("REMOTE HOST IDENTIFICATION HAS CHANGED") {
-        return NodeError::new(
-            NodeErrorKind::NotPermitted,
-            "its host key is not the one that is known: it may be another machine",
-        )
-        .hint("if it was set up anew, 'ssh-keygen -R HOST' forgets the old key");
+/// Returns the error that ssh printed, with a hint. ssh does not translate its messages.
+fn ssh_error(stderr: &str) -> NodeError {
+    let has = |text: &str| stderr.contains(text);
+    let line = last_line(stderr);
+    if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+        return NodeError::new(NodeErrorKind::NotPermitted, "its host key has changed: it may be another machine")
+            .hint("if the node was reinstalled, remove the old key with 'ssh-keygen -R HOST'");
     }
-    if said("Host key verification failed") || said("host key is known for") {
-        return NodeError::new(NodeErrorKind::NotPermitted, "its host key is not known here").hint(
-            "log in once by hand with ssh and look at the key, or have 'ssh-keyscan HOST' write it to known_hosts",
+    if has("Host key verification failed") || has("host key is known for") {
+        return NodeError::new(NodeErrorKind::NotPermitted, "its host key is unknown").hint(
+            "log in once by hand with ssh to check the key, or add the output of 'ssh-keyscan HOST' to known_hosts",
         );
     }
-    if said("Permission denied") {
-        let line = complaint.lines().find(|line| line.contains("Permission denied")).unwrap_or(line);
+    if has("Permission denied") {
+        let line = stderr.lines().find(|line| line.contains("Permission denied")).unwrap_or(line);
         return NodeError::new(NodeErrorKind::NotPermitted, line)
-            .hint("a key must be accepted there without a question: ssh-copy-id HOST, and ssh-add for a key with a passphrase");
+            .hint("install a key that needs no prompt: ssh-copy-id HOST, and ssh-add for a key with a passphrase");
     }
-    if said("Could not resolve hostname") || said("hostname contains invalid characters") {
+    if has("Could not resolve hostname") || has("hostname contains invalid characters") {
         return NodeError::new(NodeErrorKind::Unknown, line)
-            .hint("give a name that 'ssh HOST' knows, from DNS or ~/.ssh/config");
+            .hint("use a name that 'ssh HOST' can resolve, from DNS or ~/.ssh/config");
     }
-    if said("Bad configuration option") || said("command-line: line") || said("Can't open user config file") {
-        return NodeError::new(NodeErrorKind::Engine, line).hint("look at ~/.ssh/config and --ssh-option");
+    if has("Bad configuration option") || has("command-line: line") || has("Can't open user config file") {
+        return NodeError::new(NodeErrorKind::Engine, line).hint("check ~/.ssh/config and --ssh-option");
     }
     let line = if line.is_empty() { "the connection was lost" } else { line };
-    NodeError::new(NodeErrorKind::Away, line).hint("what runs there goes on; the same command finds it again")
+    NodeError::new(NodeErrorKind::Away, line).hint("jobs on the node keep running; rerun the same command to reconnect")
 }
 
 #[cfg(test)]
@@ -97,7 +94,7 @@ mod tests {
     use std::process::ExitStatus;
 
     #[test]
-    fn what_ssh_complains_of_is_told_apart() {
+    fn ssh_errors_are_classified() {
         let cases = [
             (
                 "ssh: Could not resolve hostname nowhere: Name or service not known\r\n",
@@ -115,7 +112,7 @@ mod tests {
                 NodeErrorKind::NotPermitted,
                 "(publickey)",
             ),
-            ("Host key verification failed.\r\n", NodeErrorKind::NotPermitted, "host key is not known"),
+            ("Host key verification failed.\r\n", NodeErrorKind::NotPermitted, "host key is unknown"),
             (
                 "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\r\n",
                 NodeErrorKind::NotPermitted,
@@ -125,21 +122,21 @@ mod tests {
             ("Can't open user config file x: No such file or directory\r\n", NodeErrorKind::Engine, "config file x"),
             ("", NodeErrorKind::Away, "connection was lost"),
         ];
-        for (complaint, kind, expected) in cases {
-            let ended = ChildExit { status: ExitStatus::from_raw(255 << 8), complaint: complaint.into() };
+        for (stderr, kind, expected) in cases {
+            let exit = ChildExit { status: ExitStatus::from_raw(255 << 8), stderr: stderr.into() };
             let ssh = Ssh { options: vec![], program: "nearfar".into() };
-            let problem = ssh.explain(&ended).unwrap();
-            assert_eq!(problem.kind, kind, "{complaint}");
-            assert!(problem.what.contains(expected), "{complaint}: {problem}");
+            let error = ssh.explain(&exit).unwrap();
+            assert_eq!(error.kind, kind, "{stderr}");
+            assert!(error.what.contains(expected), "{stderr}: {error}");
         }
     }
 
     #[test]
-    fn the_program_is_one_word_to_the_shell_there() {
+    fn program_path_is_quoted_for_the_remote_shell() {
         let ssh = Ssh { options: vec!["-F".into(), "my file".into()], program: "/opt/it's here/nearfar".into() };
         let command = ssh.command(&NodeName::parse("a").unwrap(), "__node");
-        let words: Vec<&str> = command.get_args().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words[..2], ["-F", "my file"]);
-        assert_eq!(words[words.len() - 3..], ["--", "a", r"'/opt/it'\''s here/nearfar' __node"]);
+        let args: Vec<&str> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
+        assert_eq!(args[..2], ["-F", "my file"]);
+        assert_eq!(args[args.len() - 3..], ["--", "a", r"'/opt/it'\''s here/nearfar' __node"]);
     }
 }

@@ -1,5 +1,5 @@
-//! The topology that placements are derived from: as reported by the machine, with measured values if the results file has a
-//! measured map of the machine.
+//! The topology that placements are derived from: as reported by the machine, with measured values if the results file
+//! has a measured map of the machine.
 
 use model::analysis::finding::summarise;
 use model::placements::measured_map::{EXPERIMENT, MeasuredMap, MeasuredTopology, measured_map};
@@ -89,8 +89,8 @@ fn named(name: &str, topology: &Topology, common: &GlobalArgs) -> Result<(RunId,
     Ok((record.id.clone(), map_of(&store, &record)?))
 }
 
-/// Returns the newest completed map of this machine, except smoke tests, which measure nothing meaningful. `None` if there is
-/// no results file.
+/// Returns the newest completed map of this machine, except smoke tests, which measure nothing meaningful. `None` if
+/// there is no results file.
 fn newest(
     topology: &Topology,
     simulated: Option<&str>,

@@ -1,5 +1,5 @@
-//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs. Both
-//! sources follow the same rules and give the same results.
+//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs.
+//! Both sources follow the same rules and give the same results.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Compared {
         let first = store.run(named(args)).map_err(CliError::usage)?;
         let by = by(args, &first.plan);
         let records = if args.runs.is_empty() {
-            if is_of_one_run(&by) { vec![first.clone()] } else { alike(&first, store)? }
+            if is_of_one_run(&by) { vec![first.clone()] } else { comparable_runs(&first, store)? }
         } else {
             args.runs.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?
         };
@@ -49,13 +49,13 @@ impl Compared {
         let first = dir.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
         let by = by(args, &first.plan);
         let ids: Vec<RunId> = if args.runs.is_empty() {
-            let alike = listed.iter().filter(|run| {
+            let matching = listed.iter().filter(|run| {
                 run.id == newest.id
                     || !is_of_one_run(&by)
                         && run.experiment == newest.experiment
                         && run.is_simulated == newest.is_simulated
             });
-            alike.map(|run| run.id.clone()).collect()
+            matching.map(|run| run.id.clone()).collect()
         } else {
             let named = |name: &String| dir.named(&listed, name).map(|run| run.id).map_err(failure);
             args.runs.iter().map(named).collect::<Result<_, _>>()?
@@ -111,8 +111,8 @@ fn is_of_one_run(by: &By) -> bool {
     matches!(by, By::Placement | By::Threads | By::Parameter(_))
 }
 
-/// Every run of the same experiment, real or simulated alike.
-fn alike(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
+/// Returns all runs of the same experiment that are also real or also simulated.
+fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
     for summary in store.runs().map_err(CliError::failure)? {
         if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {

@@ -1,8 +1,8 @@
-//! Ranks of MPI as parts of a graph. The only file that knows MPI; it is in builds with the feature `mpi` alone.
+//! Connects the shards of a distributed graph by MPI, one shard per rank. Compiled only with the feature `mpi`.
 //!
-//! Ranks make the same calls in the same order, so one that fails by itself would leave the others waiting: failures are agreed on
-//! (`graph::reduce_results`), a panic ends the whole job, and a rank that is killed is the launcher's to notice, which ends the others.
-//! An error within MPI ends the job too: that is MPI's default, and it says what it was.
+//! All ranks make the same calls in the same order, so a rank that fails alone would leave the others waiting.
+//! Therefore ranks agree on failures (`graph::reduce_results`), and a panic aborts the job. If a rank is killed, the
+//! launcher ends the others. Errors within MPI abort the job with a message, which is MPI's default.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,45 +23,45 @@ pub struct World {
     part: usize,
     parts: usize,
     parts_here: usize,
-    /// What is sent, receiver by receiver.
+    /// Send buffer: the words for each receiver, in the order of the ranks.
     packed: RefCell<Vec<u64>>,
-    /// Ends MPI when it goes, after all else.
+    /// Finalises MPI on drop. It must be the last field.
     _universe: Universe,
 }
 
-/// Does the work as one rank of all. What went wrong is said by one rank alone, and all end with the same status. A failure without a
-/// reason is another rank's.
+/// Runs `work` on this rank. All ranks exit with the same status, and one rank prints the error. `Err(None)` is a
+/// failure of another rank.
 pub fn run(work: impl FnOnce(&World) -> Result<(), Option<CliError>>) -> CommandResult {
     let world = World::new()?;
-    // What is not told on is not used after a panic: the job ends.
+    // Unwind safe, because the job is aborted after a panic.
     match catch_unwind(AssertUnwindSafe(|| conclude(&world, work(&world)))) {
         Ok(status) => Ok(status),
         Err(_) => world.all.abort(CliStatus::Failure as i32),
     }
 }
 
-/// Says something by one rank of all, and gives the status with which all end.
-pub fn once(say: impl FnOnce() -> std::io::Result<()>, status: i32) -> ExitCode {
-    let said = run(|world| {
+/// Prints on the first rank only, and returns the exit status of all ranks.
+pub fn once(print: impl FnOnce() -> std::io::Result<()>, status: i32) -> ExitCode {
+    let result = run(|world| {
         if world.part == 0 {
-            // There is nobody to tell that it cannot be said.
-            let _ = say();
+            // A failure to print cannot be reported.
+            let _ = print();
         }
         Ok(())
     });
-    said.map_or_else(|failure| failure.print(), |_| ExitCode::from(status as u8))
+    result.map_or_else(|failure| failure.print(), |_| ExitCode::from(status as u8))
 }
 
-/// Waits for all, so that no rank ends before it is said why: launchers end all when the first ends with a failure.
+/// Prints the error on one rank, and then waits for all: launchers kill all ranks when the first exits with a failure.
 fn conclude(world: &World, result: Result<(), Option<CliError>>) -> ExitCode {
     let failure = result.err();
     let status =
         failure.as_ref().map_or(0, |failure| failure.as_ref().map_or(CliStatus::Failure, CliError::status) as u64);
-    let knows = failure.as_ref().is_some_and(Option::is_some);
-    let (mut worst, mut speaker) = ([status], [if knows { world.part as u64 } else { u64::MAX }]);
+    let has_error = failure.as_ref().is_some_and(Option::is_some);
+    let (mut worst, mut reporter) = ([status], [if has_error { world.part as u64 } else { u64::MAX }]);
     world.reduce(&mut worst, Reduce::Max);
-    world.reduce(&mut speaker, Reduce::Min);
-    if let Some(failure) = failure.flatten().filter(|_| speaker[0] == world.part as u64) {
+    world.reduce(&mut reporter, Reduce::Min);
+    if let Some(failure) = failure.flatten().filter(|_| reporter[0] == world.part as u64) {
         failure.print();
     }
     world.all.barrier();
@@ -77,8 +77,8 @@ impl World {
         Ok(Self { all, part, parts, parts_here, packed: RefCell::default(), _universe: universe })
     }
 
-    fn reduce(&self, words: &mut [u64], how: Reduce) {
-        let operation = match how {
+    fn reduce(&self, words: &mut [u64], reduction: Reduce) {
+        let operation = match reduction {
             Reduce::Sum => SystemOperation::sum(),
             Reduce::Min => SystemOperation::min(),
             Reduce::Max => SystemOperation::max(),
@@ -88,17 +88,17 @@ impl World {
     }
 }
 
-/// MPI counts in 31 bits. No exchange has as many words: a vertex of the graph is in one at most once for each part.
+/// Converts a length to MPI's 31-bit count. No exchange is longer: each vertex occurs at most once per shard.
 fn count(words: usize) -> Count {
     Count::try_from(words).expect("an exchange has fewer words than MPI can count")
 }
 
-/// Where each of several neighbouring pieces begins.
-fn starts(counts: &[Count]) -> Vec<Count> {
+/// Returns the offset of each of several adjacent pieces.
+fn offsets(counts: &[Count]) -> Vec<Count> {
     let mut end = 0;
-    let begin = |one: &Count| {
-        end += *one as usize;
-        count(end - *one as usize)
+    let begin = |length: &Count| {
+        end += *length as usize;
+        count(end - *length as usize)
     };
     counts.iter().map(begin).collect()
 }
@@ -117,16 +117,16 @@ impl Link for World {
     }
 
     fn exchange(&self, mail: &mut Exchange) -> Result<(), TeamStopped> {
-        let going: Vec<Count> = mail.out.iter().map(|words| count(words.len())).collect();
-        let mut coming = vec![0; self.parts];
-        self.all.all_to_all_into(&going[..], &mut coming[..]);
+        let send_counts: Vec<Count> = mail.out.iter().map(|words| count(words.len())).collect();
+        let mut receive_counts = vec![0; self.parts];
+        self.all.all_to_all_into(&send_counts[..], &mut receive_counts[..]);
         let mut packed = self.packed.borrow_mut();
         packed.clear();
         mail.out.iter().for_each(|words| packed.extend_from_slice(words));
-        let room = mail.receive(coming.iter().map(|words| *words as usize));
-        let (from, to) = (starts(&going), starts(&coming));
-        let sent = Partition::new(&packed[..], going, from);
-        let mut received = PartitionMut::new(room, coming, to);
+        let buffer = mail.receive(receive_counts.iter().map(|words| *words as usize));
+        let (from, to) = (offsets(&send_counts), offsets(&receive_counts));
+        let sent = Partition::new(&packed[..], send_counts, from);
+        let mut received = PartitionMut::new(buffer, receive_counts, to);
         self.all.all_to_all_varcount_into(&sent, &mut received);
         Ok(())
     }

@@ -1,6 +1,5 @@
-//! The node's side of a fleet: starts the run that it is told in a process that outlives the connection, says how far it is, gives out
-//! a copy of what is stored; or runs an order that lies there itself. All of a job is in one folder. Must not know who else there is, nor
-//! how it was reached.
+//! Handles a coordinator's request on a node: starts a job that outlives the connection, reports its status or copies
+//! its results; or runs the job of a pod. Each job has one directory. Must not depend on other nodes or on the engine.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -23,154 +22,153 @@ use crate::error::{CliError, CommandResult};
 use crate::output;
 use crate::target_machine::{current_exe, store_sibling};
 
-/// Where jobs are, beside the results file.
+/// Directory of the jobs, next to the results file.
 const JOBS: &str = "fleet";
 
-/// Who only looks holds the lock for an instant: who wants it for a run tries as long as this.
-const LOOKERS_MAX: Duration = Duration::from_millis(500);
+/// Time limit to lock a job that is not running. Status requests hold its lock only briefly.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often a run is looked at that is watched; it is on the machine that measures.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Interval of status polls of a followed job; long enough not to disturb the measurement.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whoever watches takes a longer silence for a dead connection.
+/// Maximum interval of responses to a followed job; the coordinator times out after a longer silence.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// How much of a log's end is read.
+/// Maximum number of bytes read from the end of a log.
 const LOG_BYTES_MAX: i64 = 4096;
 
-/// Answers what is asked on standard input.
+/// Handles the request on standard input.
 pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
     let mut text = String::new();
     std::io::stdin().lock().take(REQUEST_BYTES_MAX).read_to_string(&mut text).map_err(CliError::failure)?;
-    let request = Request::read(&text).map_err(|why| CliError::usage(why).hint(SAME_VERSION_HINT));
-    let answered = request.and_then(|request| {
-        let place = JobsDir::of(&request.node, common)?;
+    let request = Request::read(&text).map_err(|error| CliError::usage(error).hint(SAME_VERSION_HINT));
+    let result = request.and_then(|request| {
+        let jobs_dir = JobsDir::of(&request.node, common)?;
         match request.ask {
-            RequestBody::Start { order, watch } => spawn_detached(&place.job(&order.job), &order, watch),
-            RequestBody::Follow(job) => follow(&place.job(&job), false, true),
-            RequestBody::Look(jobs) => look_at(&place, &jobs),
-            RequestBody::Copy(job) => copy(&place.job(&job)),
+            RequestBody::Start { order, watch } => start(&jobs_dir.job(&order.job), &order, watch),
+            RequestBody::Follow(job) => follow(&jobs_dir.job(&job), false, true),
+            RequestBody::Status(jobs) => send_statuses(&jobs_dir, &jobs),
+            RequestBody::Copy(job) => copy(&jobs_dir.job(&job)),
         }
     });
-    answered.or_else(|error| {
+    result.or_else(|error| {
         let (what, hint) = error.parts();
-        say(ResponseBody::Refused { what: what.into(), hint: hint.map(String::from) })
+        send(ResponseBody::Refused { what: what.into(), hint: hint.map(String::from) })
     })
 }
 
-/// Runs an order that lies in a file, as this process, so that whoever may end a process may end the run. One that has ended before is not
-/// run again.
+/// Runs the job in a file in this process, so that its signals reach the run. A job that has ended is not repeated.
 pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResult {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
     };
-    let posted = PodJobSpec::read(&read(file)?).map_err(|why| {
-        CliError::usage(format!("{}: {why}", file.display())).hint("an image of the same version runs it")
+    let spec = PodJobSpec::read(&read(file)?).map_err(|error| {
+        CliError::usage(format!("{}: {error}", file.display())).hint("use an image with the same version of nearfar")
     })?;
-    let words = for_node(&posted.words, node);
-    let order = JobSpec { job: posted.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
+    let words = for_node(&spec.words, node);
+    let order = JobSpec { job: spec.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
     let job = JobsDir::of(node, common)?.job(&order.job);
-    std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
-    let mut lock = job.take()?.ok_or_else(|| CliError::failure(format!("'{}' runs here already", job.name)))?;
-    keep(&job, &order)?;
+    std::fs::create_dir_all(&job.path).map_err(|error| write_error(&job.path, &error))?;
+    let mut lock = job.try_lock()?.ok_or_else(|| CliError::failure(format!("'{}' is already running", job.name)))?;
+    save(&job, &order)?;
     if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
         eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
         return Ok(ExitCode::SUCCESS);
     }
     let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
-    written.map_err(|error| refused(&job.file("lock"), &error))?;
+    written.map_err(|error| write_error(&job.file("lock"), &error))?;
     let program = [PathBuf::from("nearfar"), "--store".into(), job.file("results.db"), "run".into()];
     let line = program.into_iter().chain([job.file("experiment.toml")]).map(PathBuf::into_os_string);
     let cli = Cli::from_argv(line.chain(order.words.iter().map(Into::into))).map_err(CliError::usage)?;
     let cli::Command::Run(args) = &cli.command else {
-        return Err(CliError::usage("the order's words are not for nearfar run"));
+        return Err(CliError::usage("the job's arguments are not options of nearfar run"));
     };
     run::run(args, &cli.common)
 }
 
-fn say(answer: ResponseBody) -> Result<(), CliError> {
+fn send(response: ResponseBody) -> Result<(), CliError> {
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", Response::new(answer).to_line()).and_then(|()| stdout.flush()).map_err(CliError::failure)
+    writeln!(stdout, "{}", Response::new(response).to_line()).and_then(|()| stdout.flush()).map_err(CliError::failure)
 }
 
-/// Where this node's jobs are. The node's name is part of it, because home folders may be shared.
+/// Directory of the jobs. Each job has a subdirectory per node, because nodes may share home directories.
 struct JobsDir {
-    folder: PathBuf,
+    path: PathBuf,
     node: NodeName,
 }
 
 impl JobsDir {
     fn of(node: &NodeName, common: &GlobalArgs) -> Result<Self, CliError> {
-        let folder = store_sibling(common, JOBS)?;
-        Ok(Self { folder, node: node.clone() })
+        let path = store_sibling(common, JOBS)?;
+        Ok(Self { path, node: node.clone() })
     }
 
     fn job(&self, name: &JobName) -> JobDir {
-        JobDir { folder: self.folder.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
+        JobDir { path: self.path.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
     }
 
     fn jobs(&self) -> Vec<JobName> {
-        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| JobName::parse(entry.file_name().to_str()?).ok());
-        let mut names: Vec<JobName> = names.filter(|name| self.job(name).folder.is_dir()).collect();
+        let mut names: Vec<JobName> = names.filter(|name| self.job(name).path.is_dir()).collect();
         names.sort();
         names
     }
 }
 
-/// A job's folder.
+/// The directory of a job on this node.
 struct JobDir {
-    folder: PathBuf,
+    path: PathBuf,
     name: JobName,
 }
 
 impl JobDir {
     fn file(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.path.join(name)
     }
 
-    fn lock(&self) -> Result<File, CliError> {
+    fn open_lock(&self) -> Result<File, CliError> {
         let path = self.file("lock");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        open.map_err(|error| refused(&path, &error))
+        open.map_err(|error| write_error(&path, &error))
     }
 
-    /// The lock, or none when a run has it. Its holders are the run and the processes that it starts, so it is free when all are gone.
-    fn take(&self) -> Result<Option<File>, CliError> {
-        let (file, began) = (self.lock()?, Instant::now());
+    /// Locks the job, or returns `None` while the run or any of its child processes, which inherit the lock, exists.
+    fn try_lock(&self) -> Result<Option<File>, CliError> {
+        let (file, began) = (self.open_lock()?, Instant::now());
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
-                Err(TryLockError::WouldBlock) if began.elapsed() > LOOKERS_MAX => return Ok(None),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOKERS_MAX / 50),
-                Err(TryLockError::Error(error)) => return Err(refused(&self.file("lock"), &error)),
+                Err(TryLockError::WouldBlock) if began.elapsed() > LOCK_TIMEOUT => return Ok(None),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_TIMEOUT / 50),
+                Err(TryLockError::Error(error)) => return Err(write_error(&self.file("lock"), &error)),
             }
         }
     }
 
-    /// The process that runs it, as it wrote itself down; 0 before it did.
+    /// Returns the id of the process that holds the lock, or 0 before it has written its id.
     fn runner(&self) -> Result<Option<u32>, CliError> {
-        let mut file = self.lock()?;
+        let mut file = self.open_lock()?;
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                let _ = file.read_to_string(&mut text); // it says who, and that there is somebody is known
+                let _ = file.read_to_string(&mut text); // the lock is proof of a process even without its id
                 Ok(Some(text.trim().parse().unwrap_or(0)))
             }
-            Err(TryLockError::Error(error)) => Err(refused(&self.file("lock"), &error)),
+            Err(TryLockError::Error(error)) => Err(write_error(&self.file("lock"), &error)),
         }
     }
 
-    fn look(&self, started: bool) -> Result<JobStatus, CliError> {
-        let look = |state| JobStatus { started, ..JobStatus::bare(&self.name, state, String::new()) };
-        if !self.folder.is_dir() {
-            return Ok(look(JobState::Absent));
+    fn status(&self, started: bool) -> Result<JobStatus, CliError> {
+        let bare = |state| JobStatus { started, ..JobStatus::bare(&self.name, state, String::new()) };
+        if !self.path.is_dir() {
+            return Ok(bare(JobState::Absent));
         }
-        // The lock before the file: what is stored when nobody has the lock is all there will be.
+        // The lock is checked before the file: if it is free, the file is final.
         let runner = self.runner()?;
         let stored = match self.stored() {
-            // It may just be making it.
+            // The run may just be creating the file.
             Err(_) if runner.is_some() => None,
             stored => stored.map_err(CliError::failure)?,
         };
@@ -180,14 +178,14 @@ impl JobDir {
             None if ended => JobState::Ended,
             None => JobState::Stopped,
         };
-        let says = last_words(&tail(&self.file("log")), state);
+        let says = last_message(&tail(&self.file("log")), state);
         let Some(StoredResult { run, trials, expected, counted, .. }) = stored else {
-            return Ok(JobStatus { pid: runner, says, ..look(state) });
+            return Ok(JobStatus { pid: runner, says, ..bare(state) });
         };
-        Ok(JobStatus { pid: runner, run: Some(run), trials, expected, counted, says, ..look(state) })
+        Ok(JobStatus { pid: runner, run: Some(run), trials, expected, counted, says, ..bare(state) })
     }
 
-    /// What the latest run has stored; none before the first.
+    /// Returns the stored progress of the latest run; `None` before the first run.
     fn stored(&self) -> Result<Option<StoredResult>, StoreError> {
         let store = match Store::open_existing(&self.file("results.db")) {
             Err(StoreError::Missing { .. }) => return Ok(None),
@@ -213,65 +211,65 @@ struct StoredResult {
     ended: bool,
 }
 
-fn refused(path: &Path, error: &std::io::Error) -> CliError {
+fn write_error(path: &Path, error: &std::io::Error) -> CliError {
     CliError::failure(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Starts the run unless it runs or has ended, and follows it where that is wanted.
-fn spawn_detached(job: &JobDir, order: &JobSpec, watch: bool) -> Result<(), CliError> {
-    let started = begin(job, order)?;
+/// Starts the job unless it is running or has ended, and sends its status, repeatedly if `watch`.
+fn start(job: &JobDir, order: &JobSpec, watch: bool) -> Result<(), CliError> {
+    let started = ensure_started(job, order)?;
     follow(job, started, watch)
 }
 
-/// Says how it stands, and again whenever there is news.
+/// Sends the status of a job; with `watch` again after each change and as a heartbeat, until the job stops.
 fn follow(job: &JobDir, started: bool, watch: bool) -> Result<(), CliError> {
-    let mut look = job.look(started)?;
-    say(ResponseBody::Looks(vec![look.clone()]))?;
+    let mut status = job.status(started)?;
+    send(ResponseBody::Statuses(vec![status.clone()]))?;
     machine::priority::lower_priority();
-    let mut said = Instant::now();
-    while watch && look.state == JobState::Running {
-        std::thread::sleep(LOOK_AGAIN);
-        let now = job.look(started)?;
-        if now != look || said.elapsed() >= HEARTBEAT {
-            said = Instant::now();
-            look = now;
-            // Who does not listen any more ends this process, and nothing else.
-            say(ResponseBody::Looks(vec![look.clone()]))?;
+    let mut sent = Instant::now();
+    while watch && status.state == JobState::Running {
+        std::thread::sleep(POLL_INTERVAL);
+        let now = job.status(started)?;
+        if now != status || sent.elapsed() >= HEARTBEAT {
+            sent = Instant::now();
+            status = now;
+            // A closed connection ends this process, but not the job.
+            send(ResponseBody::Statuses(vec![status.clone()]))?;
         }
     }
     Ok(())
 }
 
-fn begin(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
-    std::fs::create_dir_all(&job.folder).map_err(|error| refused(&job.folder, &error))?;
-    let Some(lock) = job.take()? else { return Ok(false) };
-    keep(job, order)?;
+fn ensure_started(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
+    std::fs::create_dir_all(&job.path).map_err(|error| write_error(&job.path, &error))?;
+    let Some(lock) = job.try_lock()? else { return Ok(false) };
+    save(job, order)?;
     if job.stored().map_err(CliError::failure)?.is_some_and(|stored| stored.ended) {
         return Ok(false);
     }
-    spawn(job, order, lock).map_err(|error| refused(&job.folder, &error))?;
+    spawn(job, order, lock).map_err(|error| write_error(&job.path, &error))?;
     Ok(true)
 }
 
-/// Writes down what the job is; one of this name that is something else stays what it is.
-fn keep(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
+/// Writes the job's files. A different job of the same name is an error.
+fn save(job: &JobDir, order: &JobSpec) -> Result<(), CliError> {
     let path = job.file("order.json");
     let text = serde_json::to_string_pretty(order).map_err(CliError::failure)?;
     match std::fs::read_to_string(&path) {
         Ok(known) if known == text => return Ok(()),
         Ok(_) => {
-            return Err(CliError::usage(format!("'{}' is another experiment there, or has other flags", job.name))
-                .hint("choose another --name"));
+            let what = format!("'{}' has another experiment or other options on the node", job.name);
+            return Err(CliError::usage(what).hint("choose another --name"));
         }
         Err(_) => {}
     }
-    // The order last: it is there only when all of it is.
+    // The order file is written last, so it exists only if all files do.
     output::write(&job.file("experiment.toml"), &order.experiment)?;
     output::write(&path, &text)
 }
 
-/// The same program as by hand, apart from who started it, with no pipe to him. The lock is its standard input: it is held
-/// for as long as the run, or anything that it has started and that inherits that, is there, whatever becomes of this process.
+/// Starts `nearfar run` as a detached process without a pipe to this one. Its standard input is the lock, which is held
+/// until the run and all child processes that inherit it have exited.
 fn spawn(job: &JobDir, order: &JobSpec, mut lock: File) -> std::io::Result<()> {
     let own = current_exe().map_err(|error| std::io::Error::other(error.to_string()))?;
     let log = File::create(job.file("log"))?;
@@ -283,61 +281,62 @@ fn spawn(job: &JobDir, order: &JobSpec, mut lock: File) -> std::io::Result<()> {
     write!(lock, "{}", child.id())
 }
 
-fn look_at(place: &JobsDir, jobs: &[JobName]) -> Result<(), CliError> {
-    let jobs = if jobs.is_empty() { place.jobs() } else { jobs.to_vec() };
-    let looks = jobs.iter().map(|job| place.job(job).look(false)).collect::<Result<_, _>>()?;
-    say(ResponseBody::Looks(looks))
+fn send_statuses(jobs_dir: &JobsDir, jobs: &[JobName]) -> Result<(), CliError> {
+    let jobs = if jobs.is_empty() { jobs_dir.jobs() } else { jobs.to_vec() };
+    let statuses = jobs.iter().map(|job| jobs_dir.job(job).status(false)).collect::<Result<_, _>>()?;
+    send(ResponseBody::Statuses(statuses))
 }
 
 fn copy(job: &JobDir) -> Result<(), CliError> {
-    // A trial that is measured beside this has the processor first.
+    // A concurrent trial has priority.
     machine::priority::lower_priority();
-    if !job.folder.is_dir() {
-        return Err(CliError::usage(format!("there is no '{}' there", job.name))
-            .hint("nearfar fleet status shows what there is"));
+    if !job.path.is_dir() {
+        return Err(
+            CliError::usage(format!("no job '{}' on the node", job.name)).hint("nearfar fleet status lists the jobs")
+        );
     }
     let store = match Store::open_existing(&job.file("results.db")) {
-        Err(StoreError::Missing { .. }) => return say(ResponseBody::Copy(StoreCopy { bytes: 0 })),
+        Err(StoreError::Missing { .. }) => return send(ResponseBody::Copy(StoreCopy { bytes: 0 })),
         store => store.map_err(CliError::failure)?,
     };
-    sweep(&job.folder);
-    let path = job.file(&format!("{COPY}{}", std::process::id()));
+    remove_stale_copies(&job.path);
+    let path = job.file(&format!("{COPY_PREFIX}{}", std::process::id()));
     let opened =
         store.copy_to(&path).map_err(CliError::failure).and_then(|()| File::open(&path).map_err(CliError::failure));
-    // Its name goes now, it itself when it has been read: a connection that is lost leaves nothing.
+    // The file is unlinked before it is read, so a lost connection leaves nothing behind.
     let _ = std::fs::remove_file(&path);
     let mut file = opened?;
     let bytes = file.metadata().map_err(CliError::failure)?.len();
-    say(ResponseBody::Copy(StoreCopy { bytes }))?;
+    send(ResponseBody::Copy(StoreCopy { bytes }))?;
     let mut stdout = std::io::stdout().lock();
     std::io::copy(&mut file, &mut stdout).and_then(|_| stdout.flush()).map_err(CliError::failure)
 }
 
-/// What a copy is called while it has a name; behind it stands the process that makes it.
-const COPY: &str = "copy-";
+/// Prefix of the names of copies; the id of the copying process follows.
+const COPY_PREFIX: &str = "copy-";
 
-/// Takes away what processes left that were killed while they copied.
-fn sweep(folder: &Path) {
-    let process = |name: &str| name.strip_prefix(COPY)?.split('-').next()?.parse().ok();
-    for path in machine::stale::stale_entries(folder, process).unwrap_or_default() {
-        let _ = std::fs::remove_file(path); // what cannot be taken away is in nobody's way
+/// Removes the copies of processes that were killed while they copied.
+fn remove_stale_copies(dir: &Path) {
+    let process = |name: &str| name.strip_prefix(COPY_PREFIX)?.split('-').next()?.parse().ok();
+    for path in machine::stale::stale_entries(dir, process).unwrap_or_default() {
+        let _ = std::fs::remove_file(path); // a leftover is harmless
     }
 }
 
-/// The end of a file; empty where there is none.
+/// Returns the end of a file, or an empty text if it cannot be opened.
 fn tail(path: &Path) -> String {
     let mut bytes = Vec::new();
     let Ok(mut file) = File::open(path) else { return String::new() };
-    let _ = file.seek(SeekFrom::End(-LOG_BYTES_MAX)); // a shorter one is read from its beginning
+    let _ = file.seek(SeekFrom::End(-LOG_BYTES_MAX)); // fails for a shorter file, which is read from its beginning
     let _ = file.read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a log ends with: its last line, and where a run did not come to its end all of what it complained of last.
-fn last_words(log: &str, state: JobState) -> String {
+/// Returns the last line of a log, or the whole last error message of a stopped run.
+fn last_message(log: &str, state: JobState) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let complaint = lines.iter().rposition(|line| line.starts_with("nearfar: ")).filter(|_| state == JobState::Stopped);
-    match (complaint, lines.last()) {
+    let error = lines.iter().rposition(|line| line.starts_with("nearfar: ")).filter(|_| state == JobState::Stopped);
+    match (error, lines.last()) {
         (Some(first), _) => lines[first..].join(" ").trim_start_matches("nearfar: ").into(),
         (None, Some(last)) => (*last).into(),
         (None, None) => String::new(),
@@ -349,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_of_a_log() {
+    fn last_message_of_a_log_is_returned() {
         let cases = [
             ("", JobState::Running, ""),
             ("1/9 a\n2/9 b\n", JobState::Running, "2/9 b"),
@@ -358,7 +357,7 @@ mod tests {
             ("1/9 a\n2/9 b\n\n", JobState::Stopped, "2/9 b"),
         ];
         for (log, state, expected) in cases {
-            assert_eq!(last_words(log, state), expected, "{log}");
+            assert_eq!(last_message(log, state), expected, "{log}");
         }
     }
 }

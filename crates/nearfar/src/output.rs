@@ -59,8 +59,8 @@ pub fn print_json(value: &serde_json::Value) -> Result<(), CliError> {
     print(&serde_json::to_string_pretty(value).map_err(CliError::failure)?)
 }
 
-/// Writes a file atomically: readers never see a partial file, and the old file survives a full disk. Permissions are kept.
-/// Devices and pipes are written directly; `-` is stdout.
+/// Writes a file atomically: readers never see a partial file, and the old file survives a full disk. Permissions are
+/// kept. Devices and pipes are written directly; `-` is stdout.
 pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     if path == Path::new("-") {
         return print(text);

@@ -1,5 +1,5 @@
-//! `--allow-overwrite PATH`, the only way to let a measurement write to an existing file or disk. The workload checks the path
-//! again and rejects it if it is mounted or otherwise in use.
+//! `--allow-overwrite PATH`, the only way to let a measurement write to an existing file or disk. The workload checks
+//! the path again and rejects it if it is mounted or otherwise in use.
 
 use model::experiments::experiment::Experiment;
 
@@ -24,8 +24,8 @@ pub fn allow_single(workload: &str, set: &mut Vec<(String, String)>, path: Optio
     Ok(())
 }
 
-/// Adds the path to the parameters of every such workload of an experiment. The experiment must not set the parameter itself,
-/// because its file may be from an untrusted source.
+/// Adds the path to the parameters of every such workload of an experiment. The experiment must not set the parameter
+/// itself, because its file may be from an untrusted source.
 pub fn allow(experiment: &mut Experiment, path: Option<&str>) -> Result<(), CliError> {
     let sets_it = |set: &[(String, Vec<String>)]| set.iter().any(|(name, _)| name == PARAMETER);
     if experiment.tasks.iter().any(|task| sets_it(&task.set)) {

@@ -1,5 +1,5 @@
-//! Progress display of a run on stderr: a bar with completed trials, current cell and remaining time, below the ranking of a
-//! race; plain lines if stderr is not a terminal.
+//! Progress display of a run on stderr: a bar with completed trials, current cell and remaining time, below the ranking
+//! of a race; plain lines if stderr is not a terminal.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

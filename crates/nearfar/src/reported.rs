@@ -29,8 +29,8 @@ pub fn of(store: &Store, names: &[String], served: Option<ServedHeader>) -> Resu
     Ok(page(&loaded(store, &records)?, &[], None, served))
 }
 
-/// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if there are
-/// several machines.
+/// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if
+/// there are several machines.
 pub fn latest(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
     let survey = surveyed::of_several(store)?;
     Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))

@@ -1,5 +1,5 @@
-//! Exclusive use of the machine during a run: the machine lock, tuned settings and signal handlers, all released however the
-//! run ends. Must not depend on what is measured.
+//! Exclusive use of the machine during a run: the machine lock, tuned settings and signal handlers, all released
+//! however the run ends. Must not depend on the workload.
 //!
 //! Only one real run at a time on a machine. Test: `second_run_is_refused_or_waits` (tests/hold.rs).
 
@@ -22,8 +22,8 @@ use signal_hook::{SigId, flag};
 use crate::cli;
 use crate::error::{CliError, CliStatus};
 
-/// Directory of the undo journal. It is the same for all users, because settings belong to the machine, and not in /run, which
-/// a power failure empties.
+/// Directory of the undo journal. It is the same for all users, because settings belong to the machine, and not in
+/// /run, which a power failure empties.
 const STATE: &str = "/var/lib/nearfar";
 
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -44,8 +44,8 @@ pub struct RunGuard {
 }
 
 impl RunGuard {
-    /// Acquires the machine for a run and returns it with the result of `prepare`. Runs `prepare` before waiting for the lock
-    /// and changing settings, so that invalid arguments fail first, and again if either happened.
+    /// Acquires the machine for a run and returns it with the result of `prepare`. Runs `prepare` before waiting for
+    /// the lock and changing settings, so that invalid arguments fail first, and again if either happened.
     pub fn acquire<T>(
         flags: &cli::GuardArgs,
         common: &cli::GlobalArgs,
@@ -208,8 +208,8 @@ fn tune(
     Ok(Some(changed))
 }
 
-/// Restores settings that an interrupted run left changed, so that the journal records original values. A setting that another
-/// program has changed since is an error, because only the user can decide about it.
+/// Restores settings that an interrupted run left changed, so that the journal records original values. A setting that
+/// another program has changed since is an error, because only the user can decide about it.
 fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     let restored = undo::restore(site, false).map_err(|error| failure(&error))?;
     if !quiet {
@@ -265,8 +265,8 @@ pub fn failure(error: &ChangeError) -> CliError {
     CliError::with(status, &error.what).hint(&error.hint)
 }
 
-/// Handlers of SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. The first signal ends the run. A second one exits at
-/// once, but only if no settings are changed.
+/// Handlers of SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. The first signal ends the run. A second one
+/// exits at once, but only if no settings are changed.
 struct Signals {
     /// Set by the first signal.
     stop: Arc<AtomicBool>,

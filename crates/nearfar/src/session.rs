@@ -1,5 +1,5 @@
-//! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring commands
-//! share.
+//! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring
+//! commands share.
 
 use lab::run::RunEnd;
 use model::values::plan::Plan;

@@ -101,15 +101,15 @@ impl TargetMachine {
     }
 }
 
-/// Returns the configuration of far memory: `NEARFAR_FAR`, else a directory on a disk. Without a disk, each trial that needs
-/// far memory fails.
+/// Returns the configuration of far memory: `NEARFAR_FAR`, else a directory on a disk. Without a disk, each trial that
+/// needs far memory fails.
 pub fn far_site() -> FarConfig {
     let folder = FarLocation::found().map_or_else(|_| "/var/tmp".into(), |place| place.folder().to_path_buf());
     FarConfig { folder, site: site(None) }
 }
 
-/// Reads the topology of `--from` (a file or a synthetic string), or of this machine. A child process reads it, because hwloc
-/// may crash on an invalid file, and `HWLOC_*` variables change the topology that it reports.
+/// Reads the topology of `--from` (a file or a synthetic string), or of this machine. A child process reads it, because
+/// hwloc may crash on an invalid file, and `HWLOC_*` variables change the topology that it reports.
 pub fn read_topology(from: Option<&str>) -> Result<Topology, CliError> {
     machine::topology::read_isolated(&source(from)?, &current_exe()?).map_err(|error| CliError::topology(&error))
 }

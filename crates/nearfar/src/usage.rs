@@ -1,4 +1,4 @@
-//! Suggestions for mistyped command lines: similar names, and the missing `--` before a command. Must not depend on commands.
+//! Suggestions for mistyped command lines: similar names, a missing `--` before a command. Must not depend on commands.
 
 use std::ffi::OsString;
 
@@ -43,8 +43,8 @@ pub fn hint(name: &str, choices: &[&str], list: &str) -> String {
     }
 }
 
-/// Returns a hint for the first unknown policy in these placements. Numactl options, CPU lists and parts with a value, such as
-/// `node:1`, are skipped.
+/// Returns a hint for the first unknown policy in these placements. Numactl options, CPU lists and parts with a value,
+/// such as `node:1`, are skipped.
 pub fn policy_hint<'a>(placements: impl IntoIterator<Item = &'a String>) -> Option<String> {
     let names: Vec<&str> = policy_infos().into_iter().map(|policy| policy.name).collect();
     let parts = placements.into_iter().filter(|text| !text.starts_with('-')).flat_map(|text| text.split('+'));

@@ -1,5 +1,5 @@
-//! The objects that Kubernetes is to make: a map with the order, and either a Job for each node that was named or a `DaemonSet` for nodes
-//! that have something in common. Values in, texts out; nothing of what is written is made by putting texts together.
+//! Builds Kubernetes objects: a config map with the job, and a Job for each named node or a `DaemonSet` for all nodes
+//! or nodes with given labels. Objects are JSON values, and YAML is only serialised, never concatenated from text.
 
 use model::values::units::Bytes;
 use serde_json::{Map, Value, json};
@@ -9,81 +9,81 @@ use super::names::{Image, NodeLabel, Selection, Toleration, object_name};
 use crate::engine::NODE_SUBCOMMAND;
 use crate::{JobName, JobSpec, NodeName};
 
-/// Where pods keep what they measure: the place of a machine's own state, which the container shares with its node.
-pub const FOLDER: &str = "/var/lib/nearfar";
+/// Directory of the results in the container, and the default directory on the node that is mounted there.
+pub const RESULTS_DIR: &str = "/var/lib/nearfar";
 
-/// Where whoever measures on a machine takes his turn.
-const TURNS: &str = "/run/lock";
+/// Directory of the machine lock.
+const LOCK_DIR: &str = "/run/lock";
 
-/// Where pods find their order.
-const ORDERS: &str = "/etc/nearfar";
+/// Mount point of the config map.
+const JOB_DIR: &str = "/etc/nearfar";
 
-/// The order's file in a pod.
-const ORDER_FILE: &str = "/etc/nearfar/order.json";
+/// Path of the job specification in the container.
+const JOB_FILE: &str = "/etc/nearfar/order.json";
 
-/// Which node a pod is on.
+/// Environment variable with the name of the pod's node.
 const NODE_VARIABLE: &str = "NEARFAR_NODE";
 
-/// All pods of ours have this label: no two of them measure on one node at a time.
-const OURS: (&str, &str) = ("app.kubernetes.io/name", "nearfar");
+/// Label of all measuring pods. The anti-affinity uses it, so that no two of them run on a node concurrently.
+const APP_LABEL: (&str, &str) = ("app.kubernetes.io/name", "nearfar");
 
-/// Those of one job have this one too.
+/// Additional label of the pods of a job.
 const JOB_LABEL: &str = "nearfar-job";
 
-/// A map of texts has at most 1 MiB; the order and what is around it want some of that.
+/// A config map has at most 1 MiB, which includes the job specification and the metadata.
 const EXPERIMENT_BYTES_MAX: usize = 900 << 10;
 
-/// How often a node whose pod failed gets another one; each goes on where the last was.
-const TRIES: u32 = 6;
+/// Maximum number of replacements of a failed pod on a node. Each pod resumes the run of its predecessor.
+const RETRIES_MAX: u32 = 6;
 
-/// Putting settings back takes less; then the pod is killed, and its journal stays.
+/// Enough time to restore the tuned settings. A pod that takes longer is killed, and its undo journal remains.
 const GRACE_SECONDS: u32 = 60;
 
-/// Statuses of a run that come again however often it is tried: the user's mistake, nothing proven, not permitted, something is missing.
-const HOPELESS: [u8; 4] = [2, 4, 5, 77];
+/// Exit statuses that a retry cannot change: usage error, no valid trial, not permitted, missing program or feature.
+const PERMANENT_FAILURES: [u8; 4] = [2, 4, 5, 77];
 
-/// What pods are made of, whatever they do.
+/// Properties of all pods.
 #[derive(Clone, Debug)]
 pub struct PodTemplate<'a> {
     pub on: &'a Selection,
-    /// The image that has nearfar.
+    /// An image that contains nearfar.
     pub image: &'a Image,
-    /// The folder of the node that keeps results.
+    /// Directory of the results on the node.
     pub results: &'a str,
-    /// Taints that are no obstacle.
+    /// Taints that the pods tolerate.
     pub tolerations: &'a [Toleration],
 }
 
-/// A node's processors and memory for the pod alone, as far as Kubernetes gives them.
+/// CPUs and memory of the pod; exclusive CPUs if the kubelet has the static CPU policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DedicatedResources {
     pub cpus: u32,
     pub memory: Bytes,
 }
 
-/// What is to be run by pods.
+/// A manifest that runs a job on nodes.
 #[derive(Clone, Debug)]
 pub struct Manifest<'a> {
     pub pods: PodTemplate<'a>,
-    /// What, with `{node}` where a node's name belongs.
+    /// The job; nodes replace `{node}` in its arguments by their names.
     pub order: &'a JobSpec,
-    /// nearfar in the image: a name that is found in PATH there, or a path.
+    /// nearfar in the image: a name in PATH there, or a path.
     pub program: &'a str,
-    /// What it needs of the node; none leaves it unlimited and unguaranteed.
+    /// Requests and limits of the pod; `None` for neither.
     pub whole: Option<DedicatedResources>,
-    /// Whether it changes settings of the node, for which it must be privileged there.
+    /// Whether the pod is privileged, as changes of the node's settings require.
     pub privileged: bool,
-    /// After which it is stopped, from its start on a node; none never.
+    /// Time limit of each pod from its start; `None` for no limit.
     pub deadline_seconds: Option<u32>,
 }
 
 impl Manifest<'_> {
-    /// The objects, in the order in which they are to be made.
+    /// Returns the objects in the order of their creation.
     pub fn objects(&self) -> Result<Vec<Value>, String> {
         let bytes = self.order.experiment.len();
         if bytes > EXPERIMENT_BYTES_MAX {
             return Err(format!(
-                "the experiment has {bytes} bytes, and Kubernetes keeps {EXPERIMENT_BYTES_MAX} at most"
+                "the experiment has {bytes} bytes; the maximum in a ConfigMap is {EXPERIMENT_BYTES_MAX}"
             ));
         }
         let workers = match self.pods.on {
@@ -91,31 +91,31 @@ impl Manifest<'_> {
             Selection::All => vec![self.daemon_set(&[])],
             Selection::Labelled(labels) => vec![self.daemon_set(labels)],
         };
-        Ok([vec![self.order_map()], workers].concat())
+        Ok([vec![self.config_map()], workers].concat())
     }
 
     fn name(&self) -> String {
         object_name(&["nearfar", self.order.job.as_str()])
     }
 
-    fn order_map(&self) -> Value {
+    fn config_map(&self) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": { "name": self.name(), "labels": labels(&self.order.job) },
-            // As on other nodes: a name that is already something else stays that.
+            // As with other engines, a job name keeps its experiment.
             "immutable": true,
             "data": { EXPERIMENT_KEY: self.order.experiment, ORDER_KEY: PodJobSpec::new(self.order).to_text() },
         })
     }
 
-    /// One for each node, because a Job of several pods would run twice on one node where another is away.
+    /// Builds the Job of one node. One Job with several pods would run twice on a node if another is unavailable.
     fn job(&self, node: &NodeName) -> Value {
         let mut pod = self.pods.template(&labels(&self.order.job), &[self.worker()], &self.volumes());
-        let spec = pod["spec"].as_object_mut().expect("it is made as an object");
+        let spec = pod["spec"].as_object_mut().expect("the template is an object");
         spec.insert("restartPolicy".into(), "Never".into());
         spec.insert("affinity".into(), affinity(Some(node)));
-        spec.extend(self.of_privilege());
+        spec.extend(self.host_pid());
         spec.extend(self.deadline_seconds.map(|seconds| ("activeDeadlineSeconds".to_string(), seconds.into())));
         json!({
             "apiVersion": "batch/v1",
@@ -125,13 +125,13 @@ impl Manifest<'_> {
                 "labels": labels(&self.order.job),
             },
             "spec": {
-                "backoffLimit": TRIES,
+                "backoffLimit": RETRIES_MAX,
                 "podFailurePolicy": { "rules": [
                     {
                         "action": "FailJob",
-                        "onExitCodes": { "containerName": WORKER, "operator": "In", "values": HOPELESS },
+                        "onExitCodes": { "containerName": WORKER, "operator": "In", "values": PERMANENT_FAILURES },
                     },
-                    // Who was moved away for others' sake has not failed.
+                    // An evicted pod has not failed.
                     { "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] },
                 ] },
                 "template": pod,
@@ -139,14 +139,14 @@ impl Manifest<'_> {
         })
     }
 
-    /// Its pods never end, so the run is what comes before they are ready; then they give out what was measured.
+    /// Builds the `DaemonSet`. Its pods must never exit, so an init container runs the job; the main container waits.
     fn daemon_set(&self, on: &[NodeLabel]) -> Value {
         let labels = labels(&self.order.job);
-        let mut pod = self.pods.template(&labels, &[self.pods.keeper()], &self.volumes());
-        let spec = pod["spec"].as_object_mut().expect("it is made as an object");
+        let mut pod = self.pods.template(&labels, &[self.pods.idle_container()], &self.volumes());
+        let spec = pod["spec"].as_object_mut().expect("the template is an object");
         spec.insert("initContainers".into(), json!([self.worker()]));
         spec.insert("affinity".into(), affinity(None));
-        spec.extend(self.of_privilege());
+        spec.extend(self.host_pid());
         spec.extend(selector(on));
         json!({
             "apiVersion": "apps/v1",
@@ -156,8 +156,8 @@ impl Manifest<'_> {
         })
     }
 
-    /// Who pauses processes and journals what his own changed must see those of the node.
-    fn of_privilege(&self) -> Option<(String, Value)> {
+    /// A pod that pauses processes and journals its changes needs the process IDs of the node.
+    fn host_pid(&self) -> Option<(String, Value)> {
         self.privileged.then(|| ("hostPID".into(), true.into()))
     }
 
@@ -165,16 +165,16 @@ impl Manifest<'_> {
         let mut worker = json!({
             "name": WORKER,
             "image": self.pods.image.0,
-            "command": [self.program, NODE_SUBCOMMAND, "--order", ORDER_FILE, "--node", format!("$({NODE_VARIABLE})")],
+            "command": [self.program, NODE_SUBCOMMAND, "--order", JOB_FILE, "--node", format!("$({NODE_VARIABLE})")],
             "env": [
                 { "name": NODE_VARIABLE, "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
-                { "name": "NEARFAR_STORE", "value": format!("{FOLDER}/results.db") },
+                { "name": "NEARFAR_STORE", "value": format!("{RESULTS_DIR}/results.db") },
             ],
             "securityContext": security(self.privileged),
             "volumeMounts": [
-                { "name": "order", "mountPath": ORDERS, "readOnly": true },
-                { "name": "results", "mountPath": FOLDER },
-                { "name": "turns", "mountPath": TURNS },
+                { "name": "order", "mountPath": JOB_DIR, "readOnly": true },
+                { "name": "results", "mountPath": RESULTS_DIR },
+                { "name": "turns", "mountPath": LOCK_DIR },
             ],
         });
         if let Some(DedicatedResources { cpus, memory }) = self.whole {
@@ -187,7 +187,7 @@ impl Manifest<'_> {
         vec![
             json!({ "name": "order", "configMap": { "name": self.name() } }),
             self.pods.results(),
-            json!({ "name": "turns", "hostPath": { "path": TURNS, "type": "DirectoryOrCreate" } }),
+            json!({ "name": "turns", "hostPath": { "path": LOCK_DIR, "type": "DirectoryOrCreate" } }),
         ]
     }
 }
@@ -195,19 +195,19 @@ impl Manifest<'_> {
 const WORKER: &str = "nearfar";
 
 impl PodTemplate<'_> {
-    /// Pods that do nothing but show the folders of results to `kubectl cp`.
+    /// Returns pods that mount the results directory for `kubectl cp` and otherwise only wait.
     pub fn collectors(&self) -> Vec<Value> {
-        let labels = json!({ OURS.0: "nearfar-collect" });
-        let of = |node: Option<&NodeName>| {
-            let mut pod = self.template(&labels, &[self.keeper()], &[self.results()]);
+        let labels = json!({ APP_LABEL.0: "nearfar-collect" });
+        let template = |node: Option<&NodeName>| {
+            let mut pod = self.template(&labels, &[self.idle_container()], &[self.results()]);
             if let Some(node) = node {
                 pod["spec"]["affinity"] = json!({ "nodeAffinity": on_node(node) });
             }
             pod
         };
         let daemon_set = |on: &[NodeLabel]| {
-            let mut pod = of(None);
-            pod["spec"].as_object_mut().expect("it is made as an object").extend(selector(on));
+            let mut pod = template(None);
+            pod["spec"].as_object_mut().expect("the template is an object").extend(selector(on));
             json!({
                 "apiVersion": "apps/v1",
                 "kind": "DaemonSet",
@@ -217,9 +217,9 @@ impl PodTemplate<'_> {
         };
         let single = |node: &NodeName| {
             let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
-            let name = collector(node);
+            let name = collector_name(node);
             pod["metadata"] = json!({ "name": name, "labels": labels });
-            pod["spec"] = of(Some(node))["spec"].take();
+            pod["spec"] = template(Some(node))["spec"].take();
             pod
         };
         match self.on {
@@ -237,23 +237,23 @@ impl PodTemplate<'_> {
                 "volumes": volumes,
                 "tolerations": self.tolerations.iter().map(toleration).collect::<Vec<_>>(),
                 "terminationGracePeriodSeconds": GRACE_SECONDS,
-                // It asks the cluster nothing, and wants no variables for each of its services.
+                // The pod does not use the API, and needs no environment variables of services.
                 "automountServiceAccountToken": false,
                 "enableServiceLinks": false,
             },
         })
     }
 
-    /// A container that only waits, beside the results.
-    fn keeper(&self) -> Value {
+    /// Builds a container that mounts the results and only waits.
+    fn idle_container(&self) -> Value {
         json!({
             "name": "results",
             "image": self.image.0,
-            // As the first process it ignores the signal to end, unless a shell answers it.
+            // Process 1 ignores SIGTERM unless it has a handler, so a shell traps it.
             "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
             "resources": guaranteed("10m", "33554432"),
             "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
-            "volumeMounts": [{ "name": "results", "mountPath": FOLDER, "readOnly": true }],
+            "volumeMounts": [{ "name": "results", "mountPath": RESULTS_DIR, "readOnly": true }],
         })
     }
 
@@ -262,12 +262,11 @@ impl PodTemplate<'_> {
     }
 }
 
-/// What the pod of a node is called that only shows results.
-fn collector(node: &NodeName) -> String {
+fn collector_name(node: &NodeName) -> String {
     object_name(&["nearfar-collect", node.as_str()])
 }
 
-/// The label by which `kubectl` finds what belongs to a job.
+/// Returns the `kubectl` label selector of a job's objects.
 pub fn job_selector(job: &JobName) -> String {
     format!("{JOB_LABEL}={}", job_label(job))
 }
@@ -277,17 +276,17 @@ fn job_label(job: &JobName) -> String {
 }
 
 fn labels(job: &JobName) -> Value {
-    json!({ OURS.0: OURS.1, JOB_LABEL: job_label(job) })
+    json!({ APP_LABEL.0: APP_LABEL.1, JOB_LABEL: job_label(job) })
 }
 
-/// Never two that measure on one node, whoever started them; and on this node where one is named, by its name: the label that
-/// has a host's name may be another.
+/// Prevents two measuring pods on one node, also from different namespaces, and selects the node if one is given. The
+/// node is selected by name, because its `hostname` label may differ.
 fn affinity(node: Option<&NodeName>) -> Value {
     let mut affinity = json!({
         "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [{
             "topologyKey": "kubernetes.io/hostname",
             "namespaceSelector": {},
-            "labelSelector": { "matchLabels": { OURS.0: OURS.1 } },
+            "labelSelector": { "matchLabels": { APP_LABEL.0: APP_LABEL.1 } },
         }] },
     });
     if let Some(node) = node {
@@ -311,29 +310,30 @@ fn selector(labels: &[NodeLabel]) -> Option<(String, Value)> {
 fn toleration(Toleration { key, value, effect }: &Toleration) -> Value {
     let operator = if value.is_some() { "Equal" } else { "Exists" };
     let mut toleration = json!({ "key": key, "operator": operator });
-    let fields = toleration.as_object_mut().expect("it is made as an object");
+    let fields = toleration.as_object_mut().expect("a toleration is an object");
     fields.extend(value.iter().map(|value| ("value".to_string(), value.as_str().into())));
     fields.extend(effect.iter().map(|effect| ("effect".to_string(), effect.as_str().into())));
     toleration
 }
 
-/// Objects as `kubectl apply` and people read them.
+/// Returns the objects as YAML documents.
 pub fn to_yaml(objects: &[Value]) -> Result<String, String> {
     serde_saphyr::to_string_multiple(objects).map_err(|error| error.to_string())
 }
 
-/// The same as one value.
+/// Returns the objects as one `List`.
 pub fn to_list(objects: &[Value]) -> Value {
     json!({ "apiVersion": "v1", "kind": "List", "items": objects })
 }
 
-/// Requests that are limits: only then is a pod `Guaranteed`, which is what a static policy of the node gives cpus of its own.
+/// Requests equal limits: only then is the pod `Guaranteed`, so that the static CPU policy gives it exclusive CPUs.
 fn guaranteed(cpu: &str, memory: &str) -> Value {
     let amount = json!({ "cpu": cpu, "memory": memory });
     json!({ "requests": amount, "limits": amount })
 }
 
-/// Plain runs need one capability: placing memory and moving pages, which containers' filters of system calls grant with it.
+/// Unprivileged runs need `SYS_NICE` for memory policies and page migration: seccomp profiles of containers allow these
+/// system calls only with it.
 fn security(privileged: bool) -> Value {
     if privileged {
         return json!({ "privileged": true });

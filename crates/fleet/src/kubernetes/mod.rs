@@ -1,10 +1,10 @@
-//! Nodes that Kubernetes gives out: what is written for `kubectl apply`, so that every node runs its order once and keeps what it
-//! measures. Must not know what is measured, and asks no cluster.
+//! Writes manifests for `kubectl apply` that run a job once on every node and keep the results on the node. Must not
+//! depend on measurements, and never connects to a cluster.
 
 mod job_spec;
 mod manifest;
 mod names;
 
 pub use job_spec::{EXPERIMENT_KEY, PodJobSpec};
-pub use manifest::{DedicatedResources, FOLDER, Manifest, PodTemplate, job_selector, to_list, to_yaml};
+pub use manifest::{DedicatedResources, Manifest, PodTemplate, RESULTS_DIR, job_selector, to_list, to_yaml};
 pub use names::{Image, NodeLabel, Selection, Toleration};

@@ -1,5 +1,5 @@
-//! Names and words as Kubernetes takes them: of nodes, labels, taints and images, and the names that we give to objects. Its own rules
-//! (Kubernetes documentation, "Object Names and IDs" and "Labels and Selectors"). Must not know whether there are such nodes.
+//! Parses names of nodes, labels, taints and images by the rules of Kubernetes, and derives object names (Kubernetes
+//! documentation, "Object Names and IDs" and "Labels and Selectors"). Must not check whether the nodes exist.
 
 use std::fmt;
 
@@ -7,50 +7,49 @@ use model::values::trial::short_hash;
 
 use crate::{NODES_MAX, NodeName};
 
-/// A name that becomes a label's value, as a Job's does, has at most so many bytes.
+/// Maximum length of a label's value, and so of a Job's name, which becomes one.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// A DNS subdomain, as a node's name and a label's prefix are.
+/// Maximum length of a DNS subdomain, such as a node's name or a label's prefix.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// An image's reference: longer than any registry takes.
+/// Maximum length of an image reference; no registry accepts longer ones.
 const IMAGE_BYTES_MAX: usize = 512;
 
-/// Which nodes of a cluster.
+/// A selection of nodes of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// All that take pods of ours.
+    /// All nodes on which the pods can be scheduled.
     All,
     Named(Vec<NodeName>),
-    /// Those that have all of these labels.
+    /// Nodes that have all of these labels.
     Labelled(Vec<NodeLabel>),
 }
 
-/// A label of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLabel {
-    /// With its prefix, where it has one.
+    /// Includes the prefix, if any.
     pub key: String,
     /// May be empty.
     pub value: String,
 }
 
-/// A taint that is no obstacle.
+/// A taint that the pods tolerate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toleration {
     pub key: String,
-    /// Its value; none for any.
+    /// `None` for any value.
     pub value: Option<String>,
-    /// Its effect; none for any.
+    /// `None` for any effect.
     pub effect: Option<String>,
 }
 
-/// The name of a container's image.
+/// Reference of a container image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image(pub String);
 
 impl Selection {
-    /// Reads what stands behind `kubernetes:`: names of nodes, or labels `KEY=VALUE` that nodes have.
+    /// Parses the text after `kubernetes:`: names of nodes, or labels `KEY=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split(',').collect();
         if words.iter().any(|word| word.contains('=')) {
@@ -62,7 +61,7 @@ impl Selection {
         }
         if nodes.len() > NODES_MAX {
             return Err(format!(
-                "{} nodes are more than one manifest takes ({NODES_MAX}); nodes with a label in common may be any number: kubernetes:KEY=VALUE",
+                "{} nodes exceed the maximum of {NODES_MAX} for one manifest; select any number by a common label with kubernetes:KEY=VALUE",
                 nodes.len()
             ));
         }
@@ -84,11 +83,11 @@ impl fmt::Display for Selection {
     }
 }
 
-/// What Kubernetes takes for a node's name is also one of ours.
+/// Parses a node's name. Valid Kubernetes names are also valid [`NodeName`]s.
 fn node(text: &str) -> Result<NodeName, String> {
     if !is_subdomain(text) {
         return Err(format!(
-            "'{}' is no name of a node of Kubernetes: up to {SUBDOMAIN_BYTES_MAX} small letters, digits, - and ., beginning and ending with a letter or digit",
+            "invalid Kubernetes node name '{}': use at most {SUBDOMAIN_BYTES_MAX} lower-case letters, digits, - and ., beginning and ending with a letter or digit",
             text.escape_debug()
         ));
     }
@@ -96,20 +95,20 @@ fn node(text: &str) -> Result<NodeName, String> {
 }
 
 impl NodeLabel {
-    /// Reads `KEY=VALUE`.
+    /// Parses `KEY=VALUE`.
     fn parse(text: &str) -> Result<Self, String> {
         let shown = text.escape_debug();
         let (key, value) = text
             .split_once('=')
-            .ok_or_else(|| format!("'{shown}' is no label KEY=VALUE; name nodes or labels, not both"))?;
+            .ok_or_else(|| format!("invalid label '{shown}': use KEY=VALUE; nodes and labels cannot be combined"))?;
         if !is_key(key) {
             return Err(format!(
-                "'{shown}' is no label: its key is up to {LABEL_BYTES_MAX} letters, digits and - _ . between two letters or digits, maybe with a DNS name and / before it"
+                "invalid label '{shown}': use a key of at most {LABEL_BYTES_MAX} letters, digits and - _ ., beginning and ending with a letter or digit, optionally after a DNS name and /"
             ));
         }
         if !is_value(value) {
             return Err(format!(
-                "'{shown}' is no label: its value is up to {LABEL_BYTES_MAX} letters, digits and - _ . between two letters or digits, or empty"
+                "invalid label '{shown}': use a value of at most {LABEL_BYTES_MAX} letters, digits and - _ ., beginning and ending with a letter or digit, or an empty value"
             ));
         }
         Ok(Self { key: key.into(), value: value.into() })
@@ -117,15 +116,16 @@ impl NodeLabel {
 }
 
 impl Toleration {
-    /// Reads `KEY[=VALUE][:EFFECT]`, as `kubectl taint` writes a taint.
+    /// Parses `KEY[=VALUE][:EFFECT]`, the syntax of `kubectl taint`.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         let (taint, effect) = text.split_once(':').map_or((text, None), |(taint, effect)| (taint, Some(effect)));
         let (key, value) = taint.split_once('=').map_or((taint, None), |(key, value)| (key, Some(value)));
-        let right = is_key(key) && value.is_none_or(is_value) && effect.is_none_or(|effect| EFFECTS.contains(&effect));
-        if !right {
+        let is_valid =
+            is_key(key) && value.is_none_or(is_value) && effect.is_none_or(|effect| EFFECTS.contains(&effect));
+        if !is_valid {
             return Err(format!(
-                "'{}' is no taint KEY[=VALUE][:EFFECT]; effects are {}",
+                "invalid taint '{}': use KEY[=VALUE][:EFFECT]; effects are {}",
                 text.escape_debug(),
                 EFFECTS.join(", ")
             ));
@@ -143,13 +143,13 @@ impl fmt::Display for Toleration {
 }
 
 impl Image {
-    /// Checks what every container runtime does: that it is one word of the letters that references have.
+    /// Checks that the text has only characters of image references. The container runtime checks the rest.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
-        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        if !begins || text.len() > IMAGE_BYTES_MAX || !text.chars().all(plain) {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
+        let begins_alphanumeric = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if !begins_alphanumeric || text.len() > IMAGE_BYTES_MAX || !text.chars().all(is_allowed) {
             return Err(format!(
-                "'{}' is no name of an image; it looks like registry.example.org/nearfar:0.1",
+                "invalid image name '{}': use a name like registry.example.org/nearfar:0.1",
                 text.escape_debug()
             ));
         }
@@ -157,8 +157,8 @@ impl Image {
     }
 }
 
-/// The nearest name of an object to these words: the words themselves where they are one, else with something behind them that tells two
-/// apart.
+/// Returns a valid object name for these words: the words joined by dashes if that is valid, otherwise the valid part
+/// with a hash that keeps names unique.
 pub fn object_name(words: &[&str]) -> String {
     let wanted = words.join("-");
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -166,18 +166,18 @@ pub fn object_name(words: &[&str]) -> String {
     if clean == wanted && is_label_name(&clean) {
         return clean;
     }
-    let apart = &short_hash(&words.join("\0"))[..8];
-    let room = LABEL_BYTES_MAX - apart.len() - 1;
-    let begins: String = clean.trim_start_matches('-').chars().take(room).collect();
-    format!("{}-{apart}", begins.trim_end_matches('-'))
+    let suffix = &short_hash(&words.join("\0"))[..8];
+    let prefix_bytes = LABEL_BYTES_MAX - suffix.len() - 1;
+    let prefix: String = clean.trim_start_matches('-').chars().take(prefix_bytes).collect();
+    format!("{}-{suffix}", prefix.trim_end_matches('-'))
 }
 
-/// RFC 1123 labels with dots between them.
+/// Whether the text is RFC 1123 labels joined by dots.
 fn is_subdomain(text: &str) -> bool {
     text.len() <= SUBDOMAIN_BYTES_MAX && text.split('.').all(is_part)
 }
 
-/// What a Job may be called.
+/// Whether the text is a valid name of a Job.
 fn is_label_name(text: &str) -> bool {
     text.len() <= LABEL_BYTES_MAX && is_part(text)
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_labels_are_told_apart() {
+    fn nodes_and_labels_are_distinguished() {
         let named =
             |names: &[&str]| Selection::Named(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
         let cases = [
@@ -230,41 +230,41 @@ mod tests {
         }
     }
 
-    /// As `kubectl` would refuse them, with the rule that is broken.
+    /// `kubectl` would reject the same texts.
     #[test]
-    fn what_kubernetes_would_not_take_is_refused() {
+    fn invalid_selection_error_names_the_broken_rule() {
         let long = "a".repeat(SUBDOMAIN_BYTES_MAX + 1);
         let many = (0..=NODES_MAX).map(|number| format!("n{number}")).collect::<Vec<_>>().join(",");
         let value = format!("a={}", "b".repeat(LABEL_BYTES_MAX + 1));
         let cases = [
-            ("", "'' is no name of a node"),
-            ("Node", "'Node' is no name of a node of Kubernetes: up to 253 small letters"),
-            ("a_b", "is no name of a node"),
-            ("user@a", "is no name of a node"),
-            ("-a", "is no name of a node"),
-            ("a-", "is no name of a node"),
-            ("a..b", "is no name of a node"),
-            (&long, "is no name of a node"),
+            ("", "invalid Kubernetes node name ''"),
+            ("Node", "invalid Kubernetes node name 'Node': use at most 253 lower-case letters"),
+            ("a_b", "invalid Kubernetes node name '"),
+            ("user@a", "invalid Kubernetes node name '"),
+            ("-a", "invalid Kubernetes node name '"),
+            ("a-", "invalid Kubernetes node name '"),
+            ("a..b", "invalid Kubernetes node name '"),
+            (&long, "invalid Kubernetes node name '"),
             ("a,b,a", "node a is named twice"),
-            (&many, "1001 nodes are more than one manifest takes"),
-            ("a,b=c", "'a' is no label KEY=VALUE; name nodes or labels, not both"),
-            ("=b", "its key is"),
-            ("-a=b", "its key is"),
-            ("A/b/c=d", "its key is"),
-            ("Upper.org/a=b", "its key is"),
-            ("a=b c", "its value is"),
-            ("a=b=c", "its value is"),
-            ("a=.b", "its value is"),
-            (&value, "its value is"),
+            (&many, "1001 nodes exceed the maximum of 1000 for one manifest"),
+            ("a,b=c", "invalid label 'a': use KEY=VALUE; nodes and labels cannot be combined"),
+            ("=b", "use a key of"),
+            ("-a=b", "use a key of"),
+            ("A/b/c=d", "use a key of"),
+            ("Upper.org/a=b", "use a key of"),
+            ("a=b c", "use a value of"),
+            ("a=b=c", "use a value of"),
+            ("a=.b", "use a value of"),
+            (&value, "use a value of"),
         ];
         for (text, expected) in cases {
-            let said = Selection::parse(text).unwrap_err();
-            assert!(said.contains(expected), "{text}: {said}");
+            let error = Selection::parse(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
     #[test]
-    fn taints_are_read_as_kubectl_writes_them() {
+    fn taints_in_kubectl_syntax_are_parsed() {
         let taint = |key: &str, value: Option<&str>, effect: Option<&str>| Toleration {
             key: key.into(),
             value: value.map(String::from),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_one_word() {
+    fn images_with_invalid_characters_are_rejected() {
         for good in ["nearfar", "localhost:5000/a/b:0.1", "a@sha256:0123"] {
             assert_eq!(Image::parse(good), Ok(Image(good.into())));
         }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_have_names_and_no_two_the_same() {
+    fn object_names_are_valid_and_unique() {
         assert_eq!(object_name(&["nearfar", "quick-1f2e3d4c", "node-1"]), "nearfar-quick-1f2e3d4c-node-1");
         let long = "n".repeat(200);
         let odd = [
@@ -313,7 +313,7 @@ mod tests {
         let names: Vec<String> = odd.iter().map(|words| object_name(words)).collect();
         for (index, name) in names.iter().enumerate() {
             assert!(is_label_name(name), "{name}");
-            assert!(!names[..index].contains(name), "{name} is there twice");
+            assert!(!names[..index].contains(name), "{name} is not unique");
         }
     }
 }

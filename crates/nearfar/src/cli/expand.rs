@@ -17,7 +17,7 @@ pub struct ExpandArgs {
     /// Peak memory that --dram in percent refers to [default: measured by nearfar size for this command line]
     #[arg(long, value_name = "SIZE", value_parser = Bytes::parse)]
     pub peak: Option<Bytes>,
-    /// What decides which pages stay in DRAM
+    /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
     #[command(flatten)]
@@ -40,8 +40,8 @@ pub struct ExpandArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Far memory")]
 pub struct FarArgs {
-    /// Directory on a local disk for the swap file, or the path of a file that does not exist [default: `NEARFAR_FAR`, else
-    /// /var/tmp]
+    /// Directory on a local disk for the swap file, or the path of a file that does not exist [default: `NEARFAR_FAR`,
+    /// else /var/tmp]
     #[arg(long = "far-path", alias = "far-file", value_name = "PATH")]
     pub path: Option<PathBuf>,
     /// Size of far memory [default: four times the DRAM, at least 1GiB]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use fleet::kubernetes::{FOLDER, Image, Toleration};
+use fleet::kubernetes::{Image, RESULTS_DIR, Toleration};
 use fleet::{JobName, NodeSelector};
 use model::values::units::{Bytes, Nanos};
 
@@ -86,8 +86,8 @@ pub struct FleetRunArgs {
 pub struct FleetCompareArgs {
     /// Runs to compare [default: all, either real or simulated like the latest]
     pub runs: Vec<String>,
-    /// Facts and labels that define a class of machines [default: CPU model, and the numbers of packages, cores, CPUs and
-    /// memory nodes]
+    /// Facts and labels that define a class of machines [default: CPU model, and the numbers of packages, cores, CPUs
+    /// and memory nodes]
     #[arg(long, value_name = "FACT,...", value_delimiter = ',')]
     pub class: Vec<String>,
     /// Compare only this workload

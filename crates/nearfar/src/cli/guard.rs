@@ -11,8 +11,8 @@ use super::TextOrJson;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Machine")]
 pub struct GuardArgs {
-    /// Change settings during the run and restore them: governor, turbo, smt, thp, numa-balancing, aslr, irqbalance, c-states,
-    /// all
+    /// Change settings during the run and restore them: governor, turbo, smt, thp, numa-balancing, aslr, irqbalance,
+    /// c-states, all
     #[arg(long, value_name = "LIST", value_parser = list, conflicts_with = "sim")]
     pub quieten: Option<Quieten>,
     /// Exclude placed interrupts from irqbalance during the run

@@ -29,7 +29,7 @@ pub struct MapCommandArgs {
     pub guard: GuardArgs,
 }
 
-/// What of a machine to measure.
+/// Selects the measurements of a map.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[derive(Args, Debug)]
 pub struct MeasureArgs {

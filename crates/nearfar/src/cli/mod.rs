@@ -377,8 +377,8 @@ pub struct ShowArgs {
 pub struct CompareArgs {
     /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact, all runs of its experiment]
     pub runs: Vec<String>,
-    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, or column of an imported table
-    /// [default: chosen by the experiment]
+    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, or column of an imported
+    /// table [default: chosen by the experiment]
     #[arg(long, value_name = "DIMENSION")]
     pub by: Option<String>,
     /// Column that the others are compared with [default: chosen by the experiment, else kernel, else the first]

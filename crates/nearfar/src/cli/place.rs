@@ -63,7 +63,7 @@ pub struct SearchSpaceArgs {
     pub refine: bool,
 }
 
-/// How a trial runs the command.
+/// Server, load and helper commands of a trial.
 #[derive(Args, Debug)]
 pub struct CommandArgs {
     /// Start this server before each trial, on its own CPUs

@@ -5,9 +5,9 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use super::Cli;
 
-/// Arguments that do not determine the plan: where results go, how they are printed, on which machine, seed and settings the
-/// plan runs, and what happens before and after. A stored run records the machine and the seed separately; `--store` may
-/// contain a password.
+/// Arguments that do not determine the plan: where results go, how they are printed, on which machine, seed and
+/// settings the plan runs, and what happens before and after. A stored run records the machine and the seed separately;
+/// `--store` may contain a password.
 const OMITTED: &[&str] = &[
     "store",
     "quiet",
@@ -44,7 +44,7 @@ impl Cli {
     }
 }
 
-/// Returns the subcommand and its arguments that determine the plan, in the order typed and in their canonical spelling.
+/// Returns the subcommand and its arguments that determine the plan, in typed order and canonical spelling.
 fn replay_argv(cli: &Command, matches: &ArgMatches) -> Vec<String> {
     let Some((name, matches)) = matches.subcommand() else { return Vec::new() };
     let Some(command) = cli.find_subcommand(name) else { return Vec::new() };

@@ -12,7 +12,7 @@ pub struct SizeArgs {
     /// Budgets of DRAM: sizes, or percentages of the command's peak memory without a limit
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "25%,50%,75%,100%")]
     pub dram: Vec<String>,
-    /// What decides which pages stay in DRAM
+    /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "both")]
     pub engine: Engines,
     /// Maximum slowdown, compared with no limit, for a budget to be large enough

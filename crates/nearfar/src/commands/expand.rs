@@ -1,5 +1,5 @@
-//! `nearfar expand`: runs a program with less DRAM than it needs. The program keeps the terminal, the standard streams and the
-//! exit status; messages go to stderr, the summary also to a file.
+//! `nearfar expand`: runs a program with less DRAM than it needs. The program keeps the terminal, the standard streams
+//! and the exit status; messages go to stderr, the summary also to a file.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
@@ -29,7 +29,7 @@ use crate::target_machine::{existing_store, far_site, has_store};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval over which the rate of page faults is computed.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
-/// Signals that are forwarded to the program, except those that the terminal already sends to its foreground process group.
+/// Signals forwarded to the program, except those that the terminal already sends to its foreground process group.
 const FORWARDED: [i32; 8] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
 const SENT_BY_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
 
@@ -141,8 +141,8 @@ fn with_far(limits: &ExpansionLimits, far: &FarArgs) -> Result<ExpansionLimits, 
     })
 }
 
-/// Returns the directory for the swap file. The file is unnamed, so that the kernel frees it with its last user; of the path of
-/// a file, only the directory is used.
+/// Returns the directory for the swap file. The file is unnamed, so that the kernel frees it with its last user; of the
+/// path of a file, only the directory is used.
 fn far_dir(path: &Path) -> Result<PathBuf, CliError> {
     if path.is_dir() {
         return Ok(path.into());
@@ -299,7 +299,7 @@ impl StatusLine {
     }
 }
 
-/// Describes prefetched pages and the share that was used. The used pages are estimated from a sample and may exceed all pages.
+/// Describes prefetched pages and the share that was used. The share is estimated from a sample and may exceed 100 %.
 fn prefetched(pages: u64, used: u64) -> String {
     let share = if pages == 0 { 0.0 } else { (used as f64 / pages as f64).min(1.0) };
     format!("{} prefetched ({:.0} % used)", Bytes(pages * page()), share * 100.0)

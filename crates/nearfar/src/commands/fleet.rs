@@ -1,4 +1,4 @@
-//! `nearfar fleet`: an experiment on many machines, how far they are, their results here.
+//! `nearfar fleet`: runs an experiment on many machines, shows its progress and collects the results.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,15 +16,14 @@ use crate::cli::{
 };
 use crate::commands::kubernetes;
 use crate::commands::run::{read_experiment, text};
-use crate::coordinator::{self, Collected, FollowOptions, PerNode, problems, warn};
+use crate::coordinator::{self, Collected, FollowOptions, PerNode, errors, warn};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::target_machine::open_store;
 
-/// What in the flags for the nodes is the node's name.
+/// Placeholder for the node's name in the options for the nodes.
 const NODE: &str = "{node}";
 
-/// Does what is asked with many machines.
 pub fn run(args: &FleetArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         FleetCommand::Run(args) => run_on_all(args, common),
@@ -43,108 +42,106 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
     let orders = orders(args, fleet.nodes())?;
     let job = orders[0].job.clone();
     if !common.quiet {
-        eprintln!("{job} on {} nodes; they go on without this program", fleet.nodes().len());
+        eprintln!("{job} on {} nodes; they keep running if this program ends", fleet.nodes().len());
     }
     let patience = Duration::from_nanos(args.node_timeout.0);
-    let came =
+    let results =
         coordinator::follow(&fleet, &FollowOptions { orders, watch: !args.detach, patience, quiet: common.quiet });
-    coordinator::show(&came, args.format == TextOrJson::Json)?;
-    warn(problems(&came));
-    fleet.complain_of_clocks();
+    coordinator::show(&results, args.format == TextOrJson::Json)?;
+    warn(errors(&results));
+    fleet.warn_about_clocks();
     if !common.quiet {
-        say_next(args, &came);
+        print_next(args, &results);
     }
-    Ok(verdict(&came, args.detach))
+    Ok(exit_code(&results, args.detach))
 }
 
-/// What each node is to run. Mistakes are told before a node is asked: the words are read as the same program there reads them.
+/// Returns the job of each node. Its arguments are parsed first, so that usage errors are found before any login.
 fn orders(args: &FleetRunArgs, nodes: &[NodeName]) -> Result<Vec<JobSpec>, CliError> {
     let (order, _, _) = order(args, &nodes[0])?;
     Ok(nodes.iter().map(|node| JobSpec { words: for_node(&order.words, node), ..order.clone() }).collect())
 }
 
-/// What every node is to run, with `{node}` in its words, and what that is when read as one of them will.
+/// Returns the job with `{node}` in its arguments, and its options and experiment as parsed for one node.
 pub fn order(args: &FleetRunArgs, node: &NodeName) -> Result<(JobSpec, Box<RunArgs>, Experiment), CliError> {
     let (_, experiment) = text(&args.experiment)?;
-    let words = labelled(&args.run_options);
+    let words = with_host_label(&args.run_options);
     let (run, read) = check(args, &for_node(&words, node))?;
-    let apart = short_hash(&format!("{experiment}\0{}", args.run_options.join("\0")));
-    let job = args.name.clone().unwrap_or_else(|| JobName::of(&read.name, &apart[..8]));
+    let suffix = short_hash(&format!("{experiment}\0{}", args.run_options.join("\0")));
+    let job = args.name.clone().unwrap_or_else(|| JobName::of(&read.name, &suffix[..8]));
     Ok((JobSpec { job, experiment, words }, run, read))
 }
 
-/// Machines of a fleet are told apart by their names, where nothing else is said.
-fn labelled(words: &[String]) -> Vec<String> {
-    let said = words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label="));
-    words.iter().cloned().chain((!said).then(|| format!("--host-label={NODE}"))).collect()
+/// Adds the node's name as host label unless the user set one.
+fn with_host_label(words: &[String]) -> Vec<String> {
+    let has_label = words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label="));
+    words.iter().cloned().chain((!has_label).then(|| format!("--host-label={NODE}"))).collect()
 }
 
-/// The words for one node.
+/// Replaces `{node}` in the arguments.
 pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
     words.iter().map(|word| word.replace(NODE, node.as_str())).collect()
 }
 
-/// Reads the words as a node will.
+/// Parses the arguments as the node will.
 fn check(args: &FleetRunArgs, words: &[String]) -> Result<(Box<RunArgs>, Experiment), CliError> {
     let line = ["nearfar", "run", &args.experiment].into_iter().map(String::from).chain(words.iter().cloned());
     let parsed = Cli::command().try_get_matches_from(line).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = parsed.map_err(|error| {
-        let said = error.to_string();
-        let what = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
-        CliError::usage(format!("flags for the nodes: {what}")).hint("'nearfar run --help' has those that nodes take")
+        let message = error.to_string();
+        let what = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+        CliError::usage(format!("node options: {what}")).hint("'nearfar run --help' lists the options")
     })?;
     let Command::Run(run) = cli.command else {
-        return Err(CliError::usage("flags for the nodes: they are for nearfar run"));
+        return Err(CliError::usage("node options: not options of nearfar run"));
     };
     refuse(&run, words)?;
     let experiment = read_experiment(&run, &cli.common)?.0;
     Ok((Box::new(run), experiment))
 }
 
-/// What makes no sense on a node.
+/// Rejects options that nodes do not support.
 fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
     let given = |flag: &str| words.iter().any(|word| word == flag || word.starts_with(&format!("{flag}=")));
     let refused = [
         (run.dry_run, "--dry-run", "nearfar run --dry-run shows the plan of this machine"),
-        (run.fresh, "--fresh", "another --name, before the --, runs it once more"),
-        (run.fio.is_some(), "--fio", "an experiment of workload io can be sent to nodes"),
-        (given("--format"), "--format", "--format before the -- shows how it ended"),
-        (given("--store"), "--store", "each node has its own results file; nearfar fleet collect brings them together"),
+        (run.fresh, "--fresh", "to run it again, set another --name before the --"),
+        (run.fio.is_some(), "--fio", "use an experiment with the workload io instead"),
+        (given("--format"), "--format", "set --format before the -- for the result"),
+        (given("--store"), "--store", "each node has its own results file; nearfar fleet collect merges them"),
         (
             given("--quiet") || given("-q"),
             "--quiet",
-            "a node says how far it is to whoever asks; --quiet before the -- hides it",
+            "nodes always report their progress; set --quiet before the -- to hide it",
         ),
     ];
     match refused.iter().find(|(is_given, ..)| *is_given) {
-        Some((_, flag, hint)) => {
-            Err(CliError::usage(format!("flags for the nodes: {flag} is not for them")).hint(hint))
-        }
+        Some((_, flag, hint)) => Err(CliError::usage(format!("node options: {flag} is not supported")).hint(hint)),
         None => Ok(()),
     }
 }
 
-/// Failures first, then what could not be proven.
-fn verdict(came: &PerNode<Vec<JobStatus>>, detached: bool) -> ExitCode {
-    if let Some(status) = coordinator::status(problems(came).map(|(_, problem)| problem)) {
+/// Returns the exit status: a failure of any node takes precedence over a run without valid trials.
+fn exit_code(results: &PerNode<Vec<JobStatus>>, detached: bool) -> ExitCode {
+    if let Some(status) = coordinator::status(errors(results).map(|(_, error)| error)) {
         return status.into();
     }
-    let mut looks = came.iter().filter_map(|(_, looks)| looks.as_ref().ok()?.first());
-    let stopped = |look: &JobStatus| look.state == JobState::Stopped;
-    let unproven = |look: &JobStatus| look.state == JobState::Ended && look.counted == 0;
-    if looks.clone().any(|look| stopped(look) && !detached) {
+    let mut statuses = results.iter().filter_map(|(_, jobs)| jobs.as_ref().ok()?.first());
+    let stopped = |job: &JobStatus| job.state == JobState::Stopped;
+    let without_valid = |job: &JobStatus| job.state == JobState::Ended && job.counted == 0;
+    if statuses.clone().any(|job| stopped(job) && !detached) {
         CliStatus::Failure.into()
-    } else if looks.any(unproven) {
+    } else if statuses.any(without_valid) {
         CliStatus::Invalid.into()
     } else {
         ExitCode::SUCCESS
     }
 }
 
-fn say_next(args: &FleetRunArgs, came: &PerNode<Vec<JobStatus>>) {
-    let stopped = came.iter().any(|(_, looks)| looks.iter().flatten().any(|look| look.state == JobState::Stopped));
+fn print_next(args: &FleetRunArgs, results: &PerNode<Vec<JobStatus>>) {
+    let stopped = results.iter().any(|(_, jobs)| jobs.iter().flatten().any(|job| job.state == JobState::Stopped));
     if stopped {
-        eprintln!("hint: the same command goes on where nodes have stopped");
+        eprintln!("hint: rerun the same command to resume on the nodes that stopped");
     }
     let mut words = vec!["nearfar".to_string(), "fleet".into(), if args.detach { "status" } else { "collect" }.into()];
     words.push(format!("--on={}", args.nodes.on));
@@ -155,7 +152,7 @@ fn say_next(args: &FleetRunArgs, came: &PerNode<Vec<JobStatus>>) {
     eprintln!("next: {}", quote_argv(&words));
 }
 
-/// Flags that only a manifest has.
+/// Rejects options that apply only to manifests.
 fn refuse_manifest(flags: &ManifestArgs, sized: bool) -> Result<(), CliError> {
     let given = [
         (flags.image.is_some(), "--image"),
@@ -165,21 +162,21 @@ fn refuse_manifest(flags: &ManifestArgs, sized: bool) -> Result<(), CliError> {
         (sized, "--cpus"),
     ];
     match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(CliError::usage(format!("{flag} is for --on kubernetes, where a manifest is written"))),
+        Some((_, flag)) => Err(CliError::usage(format!("{flag} is for --on kubernetes, which writes a manifest"))),
         None => Ok(()),
     }
 }
 
 fn status(args: &FleetQueryArgs) -> CommandResult {
     if let NodeSelector::Kubernetes(_) = args.nodes.on {
-        return Err(kubernetes::not_asked());
+        return Err(kubernetes::no_connection());
     }
     let fleet = coordinator::Fleet::of(&args.nodes)?;
-    let came = fleet.look(&args.names);
-    coordinator::show(&came, args.format == TextOrJson::Json)?;
-    warn(problems(&came));
-    fleet.complain_of_clocks();
-    Ok(coordinator::status(problems(&came).map(|(_, problem)| problem)).map_or(ExitCode::SUCCESS, Into::into))
+    let results = fleet.job_status(&args.names);
+    coordinator::show(&results, args.format == TextOrJson::Json)?;
+    warn(errors(&results));
+    fleet.warn_about_clocks();
+    Ok(coordinator::status(errors(&results).map(|(_, error)| error)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
 fn collect(args: &FleetCollectArgs, common: &GlobalArgs) -> CommandResult {
@@ -190,26 +187,26 @@ fn collect(args: &FleetCollectArgs, common: &GlobalArgs) -> CommandResult {
     let args = &args.query;
     let mut store = open_store(common)?;
     let fleet = coordinator::Fleet::of(&args.nodes)?;
-    let came = coordinator::collect(&fleet, &args.names, &mut store)?;
+    let results = coordinator::collect(&fleet, &args.names, &mut store)?;
     match args.format {
-        TextOrJson::Json => output::print_json(&collected_json(&came))?,
-        TextOrJson::Text if !common.quiet => say_collected(&came),
+        TextOrJson::Json => output::print_json(&collected_json(&results))?,
+        TextOrJson::Text if !common.quiet => print_collected(&results),
         TextOrJson::Text => {}
     }
-    warn(problems(&came));
-    fleet.complain_of_clocks();
-    let conflicts = came.iter().any(|(_, collected)| {
+    warn(errors(&results));
+    fleet.warn_about_clocks();
+    let conflicts = results.iter().any(|(_, collected)| {
         collected.iter().flat_map(|collected| &collected.jobs).any(|(_, report)| !report.conflicts.is_empty())
     });
-    let status = coordinator::status(problems(&came).map(|(_, problem)| problem));
+    let status = coordinator::status(errors(&results).map(|(_, error)| error));
     Ok(status.or(conflicts.then_some(CliStatus::Failure)).map_or(ExitCode::SUCCESS, Into::into))
 }
 
-fn say_collected(came: &PerNode<Collected>) {
-    for (node, collected) in came {
+fn print_collected(results: &PerNode<Collected>) {
+    for (node, collected) in results {
         let Ok(collected) = collected else { continue };
         if collected.jobs.is_empty() {
-            eprintln!("{node}: nothing was run there");
+            eprintln!("{node}: no jobs");
         }
         for (job, report) in &collected.jobs {
             eprintln!("{node}: {job}: {report}");
@@ -217,9 +214,9 @@ fn say_collected(came: &PerNode<Collected>) {
     }
 }
 
-fn collected_json(came: &PerNode<Collected>) -> serde_json::Value {
+fn collected_json(results: &PerNode<Collected>) -> serde_json::Value {
     let node = |(node, collected): &(NodeName, Result<Collected, fleet::NodeError>)| match collected {
-        Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
+        Err(error) => json!({ "node": node, "problem": error.what, "hint": error.hint }),
         Ok(Collected { jobs }) => {
             let job = |(job, report): &(JobName, store::MergeReport)| {
                 json!({
@@ -234,5 +231,5 @@ fn collected_json(came: &PerNode<Collected>) -> serde_json::Value {
             json!({ "node": node, "jobs": jobs.iter().map(job).collect::<Vec<_>>() })
         }
     };
-    json!({ "nodes": came.iter().map(node).collect::<Vec<_>>() })
+    json!({ "nodes": results.iter().map(node).collect::<Vec<_>>() })
 }

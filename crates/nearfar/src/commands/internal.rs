@@ -1,5 +1,5 @@
-//! Hidden commands, as which the program starts itself: the worker of a trial, the reader of untrusted topologies, and the node side
-//! of a fleet.
+//! Hidden commands, as which the program starts itself: the worker of a trial, the reader of untrusted topologies, and
+//! the node side of a fleet.
 
 use std::process::ExitCode;
 

@@ -1,12 +1,12 @@
-//! `nearfar fleet` on Kubernetes: writes what `kubectl apply` takes, and says what comes next. Asks no cluster, and so knows of none how its
-//! pods stand.
+//! `nearfar fleet` on Kubernetes: writes manifests for `kubectl apply` and prints the next commands. It never connects
+//! to a cluster, so it cannot show the status of pods.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use fleet::NodeName;
 use fleet::kubernetes::{
-    DedicatedResources, FOLDER, Image, Manifest, PodTemplate, Selection, job_selector, to_list, to_yaml,
+    DedicatedResources, Image, Manifest, PodTemplate, RESULTS_DIR, Selection, job_selector, to_list, to_yaml,
 };
 use model::experiments::experiment::Experiment;
 use model::values::shell::{quote_arg, quote_argv};
@@ -18,98 +18,96 @@ use crate::commands::fleet::order;
 use crate::error::{CliError, CommandResult};
 use crate::output;
 
-/// What an image and a node take before the first trial and after the last, at most; longer than that something hangs.
+/// Upper bound of the time before the first trial and after the last, such as pulling the image.
 const MARGIN_SECONDS: u64 = 600;
 
-/// Pods that only give out results.
+/// Label selector of the pods that collect results.
 const COLLECTORS: &str = "app.kubernetes.io/name=nearfar-collect";
 
-/// Writes the objects that have nodes run an experiment.
+/// Writes a manifest that runs an experiment on the nodes.
 pub fn run(args: &FleetRunArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
     refuse(&args.nodes, args.detach)?;
     let image = image(&args.manifest)?;
     let any = NodeName::parse("node").map_err(CliError::failure)?;
     let node = if let Selection::Named(nodes) = on { &nodes[0] } else { &any };
     let (order, run, experiment) = order(args, node)?;
-    let why = privileges(&run, &experiment);
+    let reasons = privileges(&run, &experiment);
     let manifest = Manifest {
         pods: pods(on, image, &args.manifest),
         order: &order,
         program: &args.nodes.program,
         whole: args.cpus.zip(args.memory).map(|(cpus, memory)| DedicatedResources { cpus, memory }),
-        privileged: !why.is_empty(),
+        privileged: !reasons.is_empty(),
         deadline_seconds: deadline(&run, &experiment)?,
     };
     write(&manifest.objects().map_err(CliError::usage)?, &args.manifest, args.format)?;
     if !common.quiet {
-        let made = match on {
+        let objects = match on {
             Selection::Named(nodes) => format!("a Job for each of {} nodes", nodes.len()),
             Selection::Labelled(_) => "a DaemonSet on all nodes with these labels".into(),
-            Selection::All => "a DaemonSet on all nodes that take it".into(),
+            Selection::All => "a DaemonSet on all schedulable nodes".into(),
         };
-        eprintln!("{}: {made}", order.job);
-        if !why.is_empty() {
-            eprintln!("note: privileged, with the processes of the node in sight, because of {}", why.join(", "));
+        eprintln!("{}: {objects}", order.job);
+        if !reasons.is_empty() {
+            eprintln!("note: privileged, with access to the processes of the node, because of {}", reasons.join(", "));
         }
         if manifest.whole.is_none() {
-            eprintln!("note: without --cpus and --memory a node is shared with whatever else runs there");
+            eprintln!("note: without --cpus and --memory, the pod shares CPUs and memory with other pods");
         }
-        let of_job = job_selector(&order.job);
-        say(&["next", &format!("kubectl apply -f {}", file(&args.manifest))]);
-        say(&["then", &format!("kubectl get pods -l {of_job} -o wide; kubectl logs -l {of_job} -c nearfar --prefix")]);
-        say(&["then", &quote_argv(&collecting(args, on, image))]);
+        let label = job_selector(&order.job);
+        step(&["next", &format!("kubectl apply -f {}", file(&args.manifest))]);
+        step(&["then", &format!("kubectl get pods -l {label} -o wide; kubectl logs -l {label} -c nearfar --prefix")]);
+        step(&["then", &quote_argv(&collect_command(args, on, image))]);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes pods that show what nodes have measured, and says how it is brought here.
+/// Writes a manifest of pods that give access to the results, and prints the commands that copy them.
 pub fn collect(args: &FleetCollectArgs, on: &Selection, common: &GlobalArgs) -> CommandResult {
     refuse(&args.query.nodes, false)?;
     if let Some(name) = args.query.names.first() {
-        return Err(CliError::usage(format!(
-            "'{name}': on Kubernetes all that a node has is copied, whatever it is of"
-        ))
-        .hint("name no job; nearfar import takes the results files that you want"));
+        return Err(CliError::usage(format!("'{name}': Kubernetes collects the results of all jobs of a node"))
+            .hint("omit the name, and import only the results files that you need"));
     }
     let pods = pods(on, image(&args.manifest)?, &args.manifest);
     write(&pods.collectors(), &args.manifest, args.query.format)?;
     if !common.quiet {
         let file = file(&args.manifest);
-        say(&["next", &format!("kubectl apply -f {file}")]);
-        say(&["then", &format!("kubectl wait --for=condition=Ready pod -l {COLLECTORS}")]);
-        let copy = format!("kubectl cp -c results \"${{pod#pod/}}:{FOLDER}/fleet\" \"from-${{pod#pod/}}\"");
-        say(&["then", &format!("for pod in $(kubectl get pod -l {COLLECTORS} -o name); do {copy}; done")]);
-        say(&["then", "for file in from-*/*/*/results.db; do nearfar import \"$file\"; done"]);
-        say(&["then", &format!("kubectl delete -f {file}")]);
+        step(&["next", &format!("kubectl apply -f {file}")]);
+        step(&["then", &format!("kubectl wait --for=condition=Ready pod -l {COLLECTORS}")]);
+        let copy = format!("kubectl cp -c results \"${{pod#pod/}}:{RESULTS_DIR}/fleet\" \"from-${{pod#pod/}}\"");
+        step(&["then", &format!("for pod in $(kubectl get pod -l {COLLECTORS} -o name); do {copy}; done")]);
+        step(&["then", "for file in from-*/*/*/results.db; do nearfar import \"$file\"; done"]);
+        step(&["then", &format!("kubectl delete -f {file}")]);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why the cluster is not asked from here.
-pub fn not_asked() -> CliError {
-    CliError::usage("nearfar writes what kubectl applies, and does not ask a cluster itself")
-        .hint("'kubectl get jobs,daemonsets,pods -l app.kubernetes.io/name=nearfar -o wide' shows how they stand")
+/// Error of commands that would have to connect to a cluster.
+pub fn no_connection() -> CliError {
+    CliError::usage("nearfar only writes manifests for kubectl, and does not connect to a cluster")
+        .hint("'kubectl get jobs,daemonsets,pods -l app.kubernetes.io/name=nearfar -o wide' shows their status")
 }
 
-fn say([word, what]: &[&str; 2]) {
-    eprintln!("{word}: {what}");
+fn step([label, command]: &[&str; 2]) {
+    eprintln!("{label}: {command}");
 }
 
-/// What has no meaning where nobody is reached.
-fn refuse(reach: &NodeArgs, detach: bool) -> Result<(), CliError> {
-    if !reach.ssh_options.is_empty() {
-        return Err(CliError::usage("--ssh-option: Kubernetes is not reached by ssh"));
+/// Rejects options that have no meaning for a manifest.
+fn refuse(args: &NodeArgs, detach: bool) -> Result<(), CliError> {
+    if !args.ssh_options.is_empty() {
+        return Err(CliError::usage("--ssh-option: Kubernetes does not use ssh"));
     }
     if detach {
-        return Err(CliError::usage("--detach: a manifest is written here, and nothing is watched"));
+        return Err(CliError::usage("--detach: nearfar only writes a manifest and does not watch the job"));
     }
     Ok(())
 }
 
 fn image(flags: &ManifestArgs) -> Result<&Image, CliError> {
     flags.image.as_ref().ok_or_else(|| {
-        CliError::usage("--on kubernetes needs --image, which has nearfar")
-            .hint("the Containerfile of nearfar's source makes one; docs/guides/install.md says how")
+        CliError::usage("--on kubernetes requires --image with nearfar")
+            .hint("build one from the Containerfile in nearfar's source; see docs/guides/install.md")
     })
 }
 
@@ -117,11 +115,11 @@ fn pods<'a>(on: &'a Selection, image: &'a Image, flags: &'a ManifestArgs) -> Pod
     PodTemplate { on, image, results: flags.results_dir(), tolerations: &flags.tolerations }
 }
 
-/// For what a run must be privileged on its node: to change settings, to send interrupts elsewhere, to take memory away, to use a disk.
+/// Returns why a run must be privileged: it changes settings or interrupt affinity, limits memory or uses a disk.
 fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
     let placements = experiment.tasks.iter().flat_map(|task| &task.placements);
     let parts = placements.flat_map(|placement| placement.split(['+', ' ']));
-    let of_parts = parts.filter(|part| ["irq:", "expand:", "swap:"].iter().any(|begin| part.starts_with(begin)));
+    let parts = parts.filter(|part| ["irq:", "expand:", "swap:"].iter().any(|prefix| part.starts_with(prefix)));
     let values = experiment
         .tasks
         .iter()
@@ -130,13 +128,13 @@ fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
     let disks = values.filter(|(_, value)| value.starts_with("/dev/")).map(|(name, value)| format!("{name}={value}"));
     let flags = [(run.guard.quieten.is_some(), "--quieten"), (run.guard.ban_irqbalance, "--ban-irqbalance")];
     let flags = flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_string());
-    let mut why: Vec<String> = flags.chain(of_parts.map(String::from)).chain(disks).collect();
+    let mut reasons: Vec<String> = flags.chain(parts.map(String::from)).chain(disks).collect();
     let mut seen = std::collections::BTreeSet::new();
-    why.retain(|reason| seen.insert(reason.clone()));
-    why
+    reasons.retain(|reason| seen.insert(reason.clone()));
+    reasons
 }
 
-/// Seconds after which a run is stopped that should have ended long ago; none where it may wait for somebody else first.
+/// Returns the time limit of a run in seconds; `None` if the run may first wait for the machine lock.
 fn deadline(run: &RunArgs, experiment: &Experiment) -> Result<Option<u32>, CliError> {
     if run.guard.wait {
         return Ok(None);
@@ -144,7 +142,7 @@ fn deadline(run: &RunArgs, experiment: &Experiment) -> Result<Option<u32>, CliEr
     let given = run.budget.as_deref().map(Nanos::parse).transpose().map_err(CliError::usage)?;
     let budget = given.unwrap_or(experiment.repeat.budget);
     let seconds = budget.0.saturating_add(experiment.repeat.time_limit.0).div_ceil(1_000_000_000) + MARGIN_SECONDS;
-    // Kubernetes takes no more than 31 bits.
+    // Kubernetes accepts at most 31 bits.
     Ok(Some(u32::try_from(seconds).unwrap_or(u32::MAX).min(i32::MAX as u32)))
 }
 
@@ -156,7 +154,7 @@ fn write(objects: &[Value], flags: &ManifestArgs, format: TextOrJson) -> Result<
     output::write(flags.output.as_deref().unwrap_or(Path::new("-")), &text)
 }
 
-/// The manifest's file as a shell takes it.
+/// Returns the manifest's path, quoted for a shell.
 fn file(flags: &ManifestArgs) -> String {
     match flags.output.as_deref().filter(|path| *path != Path::new("-")) {
         Some(path) => quote_arg(&path.to_string_lossy()),
@@ -164,12 +162,12 @@ fn file(flags: &ManifestArgs) -> String {
     }
 }
 
-/// The command that collects what this one has measured.
-fn collecting(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<String> {
+/// Returns the command that collects the results.
+fn collect_command(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<String> {
     let on = if *on == Selection::All { "--on=kubernetes".into() } else { format!("--on=kubernetes:{on}") };
     let mut words = ["nearfar", "fleet", "collect"].map(String::from).to_vec();
     words.extend([on, format!("--image={}", image.0), "--output=collect.yaml".into()]);
-    words.extend(args.manifest.results_dir.iter().map(|folder| format!("--results-dir={folder}")));
+    words.extend(args.manifest.results_dir.iter().map(|dir| format!("--results-dir={dir}")));
     words.extend(args.manifest.tolerations.iter().map(|toleration| format!("--toleration={toleration}")));
     words
 }
@@ -184,13 +182,13 @@ mod tests {
     fn read(words: &[&str]) -> (Box<RunArgs>, Experiment) {
         let line = ["nearfar", "run"].iter().chain(words);
         let cli = Cli::try_parse_from(line).unwrap();
-        let Command::Run(run) = cli.command else { panic!("it is a run") };
+        let Command::Run(run) = cli.command else { panic!("not a run") };
         let experiment = read_experiment(&run, &cli.common).unwrap().0;
         (Box::new(run), experiment)
     }
 
     #[test]
-    fn who_changes_the_node_is_privileged_and_says_why() {
+    fn runs_that_change_the_node_are_privileged_with_a_reason() {
         let cases: &[(&[&str], &str)] = &[
             (&["quick"], ""),
             (&["quick", "--quieten", "thp"], "--quieten"),
@@ -200,13 +198,13 @@ mod tests {
         ];
         for (words, expected) in cases {
             let (run, experiment) = read(words);
-            let why = privileges(&run, &experiment).join(", ");
-            assert!(why.contains(expected) && why.is_empty() == expected.is_empty(), "{words:?}: {why}");
+            let reasons = privileges(&run, &experiment).join(", ");
+            assert!(reasons.contains(expected) && reasons.is_empty() == expected.is_empty(), "{words:?}: {reasons}");
         }
     }
 
     #[test]
-    fn a_deadline_follows_from_the_budget() {
+    fn deadline_follows_from_the_budget() {
         let seconds = |words: &[&str]| {
             let (run, experiment) = read(words);
             deadline(&run, &experiment).unwrap()

@@ -63,8 +63,8 @@ fn page(command: Command) -> Result<(String, String), CliError> {
     Ok((page.get_filename(), String::from_utf8(bytes).map_err(CliError::failure)?))
 }
 
-/// Copies a command without hidden commands and arguments: the generators print those, and clap cannot remove them. `change`
-/// maps each argument, given the name of its command; changing an argument later would move it to the end.
+/// Copies a command without hidden commands and arguments: the generators print those, and clap cannot remove them.
+/// `change` maps each argument, given the name of its command; changing an argument later would move it to the end.
 fn public(command: &Command, change: &dyn Fn(&str, Arg) -> Arg) -> Command {
     // clap needs names with static lifetime; the process exits after printing them.
     let name = &*command.get_name().to_string().leak();
@@ -81,8 +81,8 @@ fn public(command: &Command, change: &dyn Fn(&str, Arg) -> Arg) -> Command {
     copy.subcommands(commands.map(|command| public(command, change)))
 }
 
-/// Adds the names of workloads, experiments and policies to completions. The parser does not check them, because the commands
-/// report unknown names with a better message.
+/// Adds the names of workloads, experiments and policies to completions. The parser does not check them, because the
+/// commands report unknown names with a better message.
 fn with_names(command: &str, argument: Arg) -> Arg {
     let policies = || {
         PossibleValuesParser::new(model::placements::placement::policy_infos().into_iter().map(|policy| policy.name))

@@ -1,4 +1,4 @@
-//! The commands, one per file. A command converts arguments, calls other modules and prints the result; it computes nothing.
+//! The commands, one per file. A command converts arguments, calls other modules and prints the result.
 
 pub mod bfs;
 pub mod compare;

@@ -103,7 +103,7 @@ pub fn execute_and_show(
     Ok(status(&finding, end))
 }
 
-/// Reads the experiment and applies the overrides of the command line; also returns the names of the overridden parameters.
+/// Reads the experiment and applies the overrides of the command line; also returns the names of their parameters.
 pub fn read_experiment(args: &RunArgs, common: &GlobalArgs) -> Result<(Experiment, BTreeSet<String>), CliError> {
     if args.fio.is_none() && !args.placements.is_empty() {
         return Err(CliError::usage("--placement requires --fio; an experiment contains its placements")

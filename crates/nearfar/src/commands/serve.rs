@@ -20,7 +20,7 @@ pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
     drop(Store::open_to_read(&path).map_err(|error| CliError::store(&error, CliStatus::Usage))?);
     let mut signals = Signals::new([SIGINT, SIGTERM])
         .map_err(|error| CliError::failure(format!("cannot install signal handlers: {error}")))?;
-    let address = Address::asked(args.listen.as_deref(), args.port)?;
+    let address = Address::from_args(args.listen.as_deref(), args.port)?;
     // So that serving does not disturb trials. Threads inherit the priority of the thread that creates them.
     machine::priority::lower_priority();
     let server = HttpServer::start(&address, &path, common.quiet)?;

@@ -42,7 +42,7 @@ pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was shared, for review by the user.
+/// Summary of the shared data, for review by the user.
 struct ShareSummary {
     content: String,
     /// Names that the user may have chosen.
@@ -57,7 +57,7 @@ fn write_new(path: &Path, content: Content<'_>) -> Result<(), CliError> {
     })
 }
 
-/// Returns the names of this machine and of its user. A run may come from another machine, so the filter uses other rules too.
+/// Returns the names of this machine and of its user. Runs may come from other machines, so the filter has more rules.
 fn private_names() -> Vec<String> {
     let last = |text: String| text.rsplit('/').next().unwrap_or_default().to_string();
     let users = ACCOUNT_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(last);

@@ -1,5 +1,5 @@
-//! A run on every node at once: started or found, watched until none goes on. A node that goes away is waited for a while; what runs
-//! there does not notice.
+//! Starts or finds the job on every node, and follows it until it stops. A node that stops responding is retried until
+//! a timeout, which does not affect the job.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -12,51 +12,49 @@ use fleet::{
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{Fleet, PerNode, looks, senseless};
+use super::{Fleet, PerNode, statuses, unexpected_response};
 
-/// Between two tries to reach a node that is away.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Interval of attempts to reach an unreachable node, and of polls of a queue.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Plain lines of one node come at most this often, so that the log of many stays readable.
-const LINES_APART: Duration = Duration::from_secs(10);
+/// Minimum interval of lines of one node without a terminal, which keeps logs of many nodes readable.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is to be run, and how it is watched.
 pub struct FollowOptions {
-    /// What each node is to run, in the order of the nodes.
+    /// The job of each node, in the order of the nodes.
     pub orders: Vec<JobSpec>,
-    /// Whether it is watched at all.
+    /// Whether to follow the jobs until they stop.
     pub watch: bool,
-    /// How long a node that has answered and went away is waited for.
+    /// Time limit for a node that has responded and became unreachable.
     pub patience: Duration,
-    /// Whether nothing is shown meanwhile.
     pub quiet: bool,
 }
 
-/// What is heard of a node meanwhile.
+/// Change of a node's status.
 enum NodeEvent {
-    Look(JobStatus),
+    Status(JobStatus),
     Away(NodeError),
 }
 
-/// Has every node run its order, and gives how each stands in the end.
-pub fn follow(fleet: &Fleet, wish: &FollowOptions) -> PerNode<Vec<JobStatus>> {
+/// Runs the job of every node, and returns their final statuses.
+pub fn follow(fleet: &Fleet, options: &FollowOptions) -> PerNode<Vec<JobStatus>> {
     let (send, receive) = channel();
-    let mut shown = StatusLines::new(fleet.nodes(), wish.quiet || !wish.watch);
+    let mut lines = StatusLines::new(fleet.nodes(), options.quiet || !options.watch);
     std::thread::scope(|scope| {
         let mut followers = Vec::new();
-        for (index, (node, order)) in fleet.nodes().iter().zip(&wish.orders).enumerate() {
+        for (index, (node, order)) in fleet.nodes().iter().zip(&options.orders).enumerate() {
             let follower =
-                Follower { fleet, node, order, wish, index, tell: send.clone(), submitted: Cell::new(false) };
-            followers.push(scope.spawn(move || (node.clone(), follower.to_the_end().map(|look| vec![look]))));
+                Follower { fleet, node, order, options, index, events: send.clone(), submitted: Cell::new(false) };
+            followers.push(scope.spawn(move || (node.clone(), follower.run().map(|status| vec![status]))));
         }
         drop(send);
-        for (index, news) in receive {
-            shown.show(index, &news);
+        for (index, event) in receive {
+            lines.show(index, &event);
         }
-        let came = followers.into_iter().map(|follower| follower.join().expect("asking a node has no reason to panic"));
-        let came = came.collect();
-        shown.finish();
-        came
+        let results = followers.into_iter().map(|follower| follower.join().expect("followers do not panic"));
+        let results = results.collect();
+        lines.finish();
+        results
     })
 }
 
@@ -64,51 +62,53 @@ struct Follower<'a> {
     fleet: &'a Fleet,
     node: &'a NodeName,
     order: &'a JobSpec,
-    wish: &'a FollowOptions,
+    options: &'a FollowOptions,
     index: usize,
-    tell: Sender<(usize, NodeEvent)>,
-    /// Whether it has been given to a queue.
+    events: Sender<(usize, NodeEvent)>,
+    /// Whether the job has been submitted to the scheduler.
     submitted: Cell<bool>,
 }
 
 impl Follower<'_> {
-    /// Until it does not run any more, or is away for too long. Who never answered is not waited for.
-    fn to_the_end(&self) -> Result<JobStatus, NodeError> {
-        let mut heard = None;
+    /// Follows the job until it stops or the node times out. A node that never responded is not retried.
+    fn run(&self) -> Result<JobStatus, NodeError> {
+        let mut last_seen = None;
         loop {
-            match self.listen(&mut heard) {
-                Err(problem) if problem.kind == NodeErrorKind::Away && self.is_worth_waiting(heard) => {
-                    self.tell(NodeEvent::Away(problem));
-                    std::thread::sleep(TRY_AGAIN);
+            match self.try_follow(&mut last_seen) {
+                Err(error) if error.kind == NodeErrorKind::Away && self.can_retry(last_seen) => {
+                    self.report(NodeEvent::Away(error));
+                    std::thread::sleep(RETRY_INTERVAL);
                 }
                 end => return end,
             }
         }
     }
 
-    fn is_worth_waiting(&self, heard: Option<Instant>) -> bool {
-        self.wish.watch && heard.is_some_and(|heard| heard.elapsed() < self.wish.patience)
+    fn can_retry(&self, last_seen: Option<Instant>) -> bool {
+        self.options.watch && last_seen.is_some_and(|time| time.elapsed() < self.options.patience)
     }
 
-    /// Asking again starts nothing that runs or has ended, and what a reboot cut off goes on.
-    fn listen(&self, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
+    /// A repeated request does not restart a job that is running or has ended, and resumes one after a reboot.
+    fn try_follow(&self, last_seen: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
         match self.fleet.engine.queue() {
-            None => self.hear(RequestBody::Start { order: self.order.clone(), watch: self.wish.watch }, heard),
-            Some(queue) => self.wait_in(queue, heard),
+            None => {
+                self.request(RequestBody::Start { order: self.order.clone(), watch: self.options.watch }, last_seen)
+            }
+            Some(queue) => self.follow_queue(queue, last_seen),
         }
     }
 
-    /// Until its job has had its node. What the node ran before is for the job to find.
-    fn wait_in(&self, queue: &dyn Scheduler, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
+    /// Submits the job unless it is queued, and follows it until it leaves the queue. The job resumes earlier runs.
+    fn follow_queue(&self, queue: &dyn Scheduler, last_seen: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
         let job = &self.order.job;
         loop {
-            let stands = queue.stands(self.node, job)?;
-            *heard = Some(Instant::now());
-            let look = match stands {
-                QueueState::Running => self.hear(RequestBody::Follow(job.clone()), heard)?,
-                QueueState::Waiting(why) => JobStatus::bare(job, JobState::Waiting, why),
+            let state = queue.queue_state(self.node, job)?;
+            *last_seen = Some(Instant::now());
+            let status = match state {
+                QueueState::Running => self.request(RequestBody::Follow(job.clone()), last_seen)?,
+                QueueState::Waiting(reason) => JobStatus::bare(job, JobState::Waiting, reason),
                 QueueState::Absent if self.submitted.replace(true) => {
-                    return self.hear(RequestBody::Look(vec![job.clone()]), heard);
+                    return self.request(RequestBody::Status(vec![job.clone()]), last_seen);
                 }
                 QueueState::Absent => {
                     let ask = RequestBody::Start { order: self.order.clone(), watch: true };
@@ -116,34 +116,34 @@ impl Follower<'_> {
                     JobStatus::bare(job, JobState::Waiting, "submitted".into())
                 }
             };
-            self.tell(NodeEvent::Look(look.clone()));
-            if look.state == JobState::Ended || !self.wish.watch {
-                return Ok(look);
+            self.report(NodeEvent::Status(status.clone()));
+            if status.state == JobState::Ended || !self.options.watch {
+                return Ok(status);
             }
-            std::thread::sleep(TRY_AGAIN);
+            std::thread::sleep(RETRY_INTERVAL);
         }
     }
 
-    fn hear(&self, ask: RequestBody, heard: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
-        let (mut talk, mut answer) = self.fleet.ask(self.node, ask)?;
+    fn request(&self, ask: RequestBody, last_seen: &mut Option<Instant>) -> Result<JobStatus, NodeError> {
+        let (mut session, mut response) = self.fleet.send(self.node, ask)?;
         loop {
-            let look = looks(answer)?.pop().ok_or_else(senseless)?;
-            *heard = Some(Instant::now());
-            self.tell(NodeEvent::Look(look.clone()));
-            match talk.next_response()? {
-                Some(next) => answer = next,
-                None => return Ok(look),
+            let status = statuses(response)?.pop().ok_or_else(unexpected_response)?;
+            *last_seen = Some(Instant::now());
+            self.report(NodeEvent::Status(status.clone()));
+            match session.next_response()? {
+                Some(next) => response = next,
+                None => return Ok(status),
             }
         }
     }
 
-    fn tell(&self, news: NodeEvent) {
-        // Who shows it is there until all have ended.
-        let _ = self.tell.send((self.index, news));
+    fn report(&self, event: NodeEvent) {
+        // The receiver outlives all followers.
+        let _ = self.events.send((self.index, event));
     }
 }
 
-/// One line for each node, on stderr.
+/// Prints the status of each node on stderr: a live line on a terminal, otherwise lines of a log.
 struct StatusLines<'a> {
     nodes: &'a [NodeName],
     width: usize,
@@ -155,18 +155,18 @@ struct StatusLines<'a> {
 impl<'a> StatusLines<'a> {
     fn new(nodes: &'a [NodeName], quiet: bool) -> Self {
         let width = nodes.iter().map(|node| node.as_str().chars().count()).max().unwrap_or(0);
-        let bars = if !quiet && std::io::stderr().is_terminal() { lines(nodes) } else { Vec::new() };
+        let bars = if !quiet && std::io::stderr().is_terminal() { progress_bars(nodes) } else { Vec::new() };
         Self { nodes, width, bars, last: vec![None; nodes.len()], quiet }
     }
 
-    fn show(&mut self, index: usize, news: &NodeEvent) {
-        let (kind, words) = in_words(news);
-        let line = format!("{:width$}  {words}", self.nodes[index], width = self.width);
+    fn show(&mut self, index: usize, event: &NodeEvent) {
+        let (kind, text) = describe(event);
+        let line = format!("{:width$}  {text}", self.nodes[index], width = self.width);
         if let Some(bar) = self.bars.get(index) {
             bar.set_message(line);
         } else if !self.quiet {
             let last = &mut self.last[index];
-            let due = last.as_ref().is_none_or(|(at, known)| *known != kind || at.elapsed() >= LINES_APART);
+            let due = last.as_ref().is_none_or(|(at, known)| *known != kind || at.elapsed() >= LINE_INTERVAL);
             if due {
                 *last = Some((Instant::now(), kind));
                 anstream::eprintln!("{line}");
@@ -179,26 +179,26 @@ impl<'a> StatusLines<'a> {
     }
 }
 
-fn lines(nodes: &[NodeName]) -> Vec<ProgressBar> {
-    let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant and right");
+fn progress_bars(nodes: &[NodeName]) -> Vec<ProgressBar> {
+    let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
     let all = MultiProgress::new();
     let line = |node: &NodeName| all.add(ProgressBar::new(0)).with_style(style.clone()).with_message(node.to_string());
     nodes.iter().map(line).collect()
 }
 
-/// What is told, and by what it differs from the line before.
-fn in_words(news: &NodeEvent) -> (String, String) {
-    match news {
-        NodeEvent::Away(problem) => ("away".into(), format!("away: {}", problem.what)),
-        NodeEvent::Look(look) => {
-            let kind = look.state.name();
-            let words = match look.state {
-                JobState::Running => plain(&look.says),
-                JobState::Ended => format!("ended with {} trials", look.trials),
-                JobState::Waiting => format!("waits: {}", plain(&look.says)),
-                _ => format!("{kind} after {} trials: {}", look.trials, plain(&look.says)),
+/// Returns the kind of an event, whose change is printed at once, and its text.
+fn describe(event: &NodeEvent) -> (String, String) {
+    match event {
+        NodeEvent::Away(error) => ("away".into(), format!("away: {}", error.what)),
+        NodeEvent::Status(status) => {
+            let kind = status.state.name();
+            let text = match status.state {
+                JobState::Running => plain(&status.says),
+                JobState::Ended => format!("ended with {} trials", status.trials),
+                JobState::Waiting => format!("waiting: {}", plain(&status.says)),
+                _ => format!("{kind} after {} trials: {}", status.trials, plain(&status.says)),
             };
-            (kind.into(), if words.is_empty() { kind.into() } else { words })
+            (kind.into(), if text.is_empty() { kind.into() } else { text })
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The coordinator's side of a fleet: asks every node, and says what came of each. Keeps nothing: the nodes know how they stand. Must not
-//! know how a node is reached.
+//! The coordinator of a fleet: sends requests to all nodes and prints the results. It stores no state; the nodes do.
+//! Must not depend on how a node is reached.
 
 mod collect;
 mod follow;
@@ -22,35 +22,34 @@ use crate::output;
 pub use collect::{Collected, collect};
 pub use follow::{FollowOptions, follow};
 
-/// Logins at a time: enough to hide how long one takes, few enough for the machine that makes them all.
-const AT_ONCE: usize = 32;
+/// Maximum number of concurrent logins: enough to hide the latency of one, few enough for this machine.
+const CONCURRENT_LOGINS: usize = 32;
 
-/// Clocks that are farther off than this are told: dates are what changes over time are found by. Less is what a slow line does.
+/// Larger clock offsets are reported, because changes over time are found by date. Smaller ones can be latency.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(60);
 
-/// Machines, and the way to them.
+/// Nodes and the engine that reaches them.
 pub struct Fleet {
     engine: Box<dyn Engine>,
     nodes: Vec<NodeName>,
-    /// By how many milliseconds the clocks of those that have answered are ahead of ours.
+    /// Clock offset of each node that has responded, in milliseconds; positive if the node is ahead.
     clocks: Mutex<BTreeMap<NodeName, i64>>,
 }
 
-/// What came of each node, in the order in which they were named.
+/// The result of each node, in the order of the command line.
 pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
 
 impl Fleet {
-    pub fn of(reach: &NodeArgs) -> Result<Self, CliError> {
-        let program = reach.program.clone();
-        let (engine, nodes): (Box<dyn Engine>, _) = match reach.on.clone() {
-            NodeSelector::Ssh(nodes) => (Box::new(Ssh { options: reach.ssh_options.clone(), program }), nodes),
+    pub fn of(args: &NodeArgs) -> Result<Self, CliError> {
+        let program = args.program.clone();
+        let (engine, nodes): (Box<dyn Engine>, _) = match args.on.clone() {
+            NodeSelector::Ssh(nodes) => (Box::new(Ssh { options: args.ssh_options.clone(), program }), nodes),
             NodeSelector::Slurm(partition) => {
                 let slurm = Slurm { partition, program };
-                let nodes = slurm.nodes().map_err(|problem| CliError::with(status_of(&problem), &problem))?;
+                let nodes = slurm.nodes().map_err(|error| CliError::with(status_of(&error), &error))?;
                 (Box::new(slurm), nodes)
             }
-            // Whoever writes a manifest is not a coordinator.
-            NodeSelector::Kubernetes(_) => return Err(crate::commands::kubernetes::not_asked()),
+            NodeSelector::Kubernetes(_) => return Err(crate::commands::kubernetes::no_connection()),
         };
         Ok(Self { engine, nodes, clocks: Mutex::default() })
     }
@@ -59,73 +58,75 @@ impl Fleet {
         &self.nodes
     }
 
-    /// How jobs stand on every node, all that there are when none is named.
-    pub fn look(&self, jobs: &[JobName]) -> PerNode<Vec<JobStatus>> {
-        self.each(|node| looks(self.ask(node, RequestBody::Look(jobs.to_vec()))?.1))
+    /// Returns the status of these jobs on every node; an empty list means all jobs.
+    pub fn job_status(&self, jobs: &[JobName]) -> PerNode<Vec<JobStatus>> {
+        self.each(|node| statuses(self.send(node, RequestBody::Status(jobs.to_vec()))?.1))
     }
 
-    /// Asks a node; gives its first answer and what else it may say.
-    fn ask<'a>(&'a self, node: &'a NodeName, ask: RequestBody) -> Result<(NodeSession<'a>, ResponseBody), NodeError> {
-        let mut talk = NodeSession::begin(&*self.engine, node, ask)?;
-        let answer = talk.answer()?;
-        if let Some(ahead) = talk.clock_ahead_ms() {
+    /// Sends a request to a node, and returns the session and the first response.
+    fn send<'a>(&'a self, node: &'a NodeName, ask: RequestBody) -> Result<(NodeSession<'a>, ResponseBody), NodeError> {
+        let mut session = NodeSession::begin(&*self.engine, node, ask)?;
+        let response = session.answer()?;
+        if let Some(ahead) = session.clock_ahead_ms() {
             self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), ahead);
         }
-        Ok((talk, answer))
+        Ok((session, response))
     }
 
-    /// Says on stderr whose clock is off, of those that were asked.
-    pub fn complain_of_clocks(&self) {
+    /// Warns about nodes whose clock differs from the local one.
+    pub fn warn_about_clocks(&self) {
         let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let off = |ahead: i64| Duration::from_millis(ahead.unsigned_abs());
-        let wrong: Vec<_> = clocks.iter().filter(|(_, ahead)| off(**ahead) > CLOCK_OFF_MAX).collect();
+        let offset = |ahead: i64| Duration::from_millis(ahead.unsigned_abs());
+        let wrong: Vec<_> = clocks.iter().filter(|(_, ahead)| offset(**ahead) > CLOCK_OFF_MAX).collect();
         for (node, ahead) in &wrong {
             let side = if **ahead > 0 { "ahead of" } else { "behind" };
-            let far = HumanDuration(off(**ahead));
-            anstream::eprintln!("nearfar: {node}: its clock is {far} {side} this machine's; its runs bear its dates");
+            let duration = HumanDuration(offset(**ahead));
+            anstream::eprintln!(
+                "nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong"
+            );
         }
         if !wrong.is_empty() {
             anstream::eprintln!(
-                "hint: no trial is lost by that; 'timedatectl set-ntp true' there, before the next run"
+                "hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid"
             );
         }
     }
 
-    fn each<T: Send>(&self, ask: impl Fn(&NodeName) -> Result<T, NodeError> + Sync) -> PerNode<T> {
-        map_bounded(&self.nodes, AT_ONCE, |node| (node.clone(), ask(node)))
+    fn each<T: Send>(&self, request: impl Fn(&NodeName) -> Result<T, NodeError> + Sync) -> PerNode<T> {
+        map_bounded(&self.nodes, CONCURRENT_LOGINS, |node| (node.clone(), request(node)))
     }
 }
 
-fn looks(answer: ResponseBody) -> Result<Vec<JobStatus>, NodeError> {
-    match answer {
-        ResponseBody::Looks(looks) => Ok(looks),
-        _ => Err(senseless()),
+fn statuses(response: ResponseBody) -> Result<Vec<JobStatus>, NodeError> {
+    match response {
+        ResponseBody::Statuses(statuses) => Ok(statuses),
+        _ => Err(unexpected_response()),
     }
 }
 
-fn senseless() -> NodeError {
-    NodeError::new(NodeErrorKind::Refused, "it answers what was not asked")
+fn unexpected_response() -> NodeError {
+    NodeError::new(NodeErrorKind::Refused, "the response does not match the request")
 }
 
-/// Says on stderr what went wrong with which node; a hint that many share stands once.
-pub fn warn<'a>(problems: impl IntoIterator<Item = (&'a NodeName, &'a NodeError)>) {
+/// Prints the error of each node on stderr, and each distinct hint once.
+pub fn warn<'a>(errors: impl IntoIterator<Item = (&'a NodeName, &'a NodeError)>) {
     let mut hints = BTreeSet::new();
-    for (node, problem) in problems {
-        anstream::eprintln!("nearfar: {node}: {}", problem.what);
-        hints.extend(problem.hint.as_deref());
+    for (node, error) in errors {
+        anstream::eprintln!("nearfar: {node}: {}", error.what);
+        hints.extend(error.hint.as_deref());
     }
     hints.iter().for_each(|hint| anstream::eprintln!("hint: {hint}"));
 }
 
-/// The status that all problems have in common; that of a failure when they differ.
-pub fn status<'a>(problems: impl IntoIterator<Item = &'a NodeError>) -> Option<CliStatus> {
-    let mut statuses = problems.into_iter().map(status_of);
+/// Returns the common exit status of the errors, `Failure` if they differ, or `None` without errors.
+pub fn status<'a>(errors: impl IntoIterator<Item = &'a NodeError>) -> Option<CliStatus> {
+    let mut statuses = errors.into_iter().map(status_of);
     let first = statuses.next()?;
     Some(if statuses.all(|status| status == first) { first } else { CliStatus::Failure })
 }
 
-fn status_of(problem: &NodeError) -> CliStatus {
-    match problem.kind {
+fn status_of(error: &NodeError) -> CliStatus {
+    match error.kind {
         NodeErrorKind::Unknown => CliStatus::Usage,
         NodeErrorKind::NotPermitted => CliStatus::NotPermitted,
         NodeErrorKind::NotInstalled => CliStatus::Skipped,
@@ -135,46 +136,45 @@ fn status_of(problem: &NodeError) -> CliStatus {
     }
 }
 
-/// The problems among what came.
-pub fn problems<T>(came: &PerNode<T>) -> impl Iterator<Item = (&NodeName, &NodeError)> {
-    came.iter().filter_map(|(node, result)| Some((node, result.as_ref().err()?)))
+pub fn errors<T>(results: &PerNode<T>) -> impl Iterator<Item = (&NodeName, &NodeError)> {
+    results.iter().filter_map(|(node, result)| Some((node, result.as_ref().err()?)))
 }
 
-/// One line for each job of each node that answered, for stdout.
-pub fn table(came: &PerNode<Vec<JobStatus>>) -> String {
+/// Returns a table with one row for each job of each node that responded.
+pub fn table(results: &PerNode<Vec<JobStatus>>) -> String {
     let rows: Vec<(&NodeName, &JobStatus)> =
-        came.iter().flat_map(|(node, looks)| looks.iter().flatten().map(move |look| (node, look))).collect();
-    let width = |text: fn(&NodeName, &JobStatus) -> usize, least: usize| {
-        rows.iter().map(|(node, look)| text(node, look)).max().unwrap_or(0).max(least)
+        results.iter().flat_map(|(node, jobs)| jobs.iter().flatten().map(move |job| (node, job))).collect();
+    let width = |length: fn(&NodeName, &JobStatus) -> usize, min: usize| {
+        rows.iter().map(|(node, job)| length(node, job)).max().unwrap_or(0).max(min)
     };
     let nodes = width(|node, _| node.as_str().chars().count(), 4);
-    let jobs = width(|_, look| look.job.as_str().len(), 3);
+    let jobs = width(|_, job| job.job.as_str().len(), 3);
     let mut text = format!("{:nodes$}  {:jobs$}  {:8} {:>13}  {:16}\n", "node", "job", "state", "trials", "run");
-    for (node, look) in rows {
-        let trials = match look.state {
-            JobState::Ended => look.trials.to_string(),
-            _ => format!("{} of {}", look.trials, look.expected),
+    for (node, job) in rows {
+        let trials = match job.state {
+            JobState::Ended => job.trials.to_string(),
+            _ => format!("{} of {}", job.trials, job.expected),
         };
-        let run = plain(look.run.as_deref().unwrap_or("-"));
-        let line = format!("{node:nodes$}  {:jobs$}  {:8} {trials:>13}  {run:16}", look.job, look.state.name());
-        let says = if look.state == JobState::Ended { String::new() } else { plain(&look.says) };
-        text.push_str(format!("{line}  {says}").trim_end());
+        let run = plain(job.run.as_deref().unwrap_or("-"));
+        let line = format!("{node:nodes$}  {:jobs$}  {:8} {trials:>13}  {run:16}", job.job, job.state.name());
+        let message = if job.state == JobState::Ended { String::new() } else { plain(&job.says) };
+        text.push_str(format!("{line}  {message}").trim_end());
         text.push('\n');
     }
     text
 }
 
-pub fn status_json(came: &PerNode<Vec<JobStatus>>) -> Value {
+pub fn status_json(results: &PerNode<Vec<JobStatus>>) -> Value {
     let node = |(node, result): &(NodeName, Result<Vec<JobStatus>, NodeError>)| match result {
-        Ok(looks) => json!({ "node": node, "jobs": looks }),
-        Err(problem) => json!({ "node": node, "problem": problem.what, "hint": problem.hint }),
+        Ok(jobs) => json!({ "node": node, "jobs": jobs }),
+        Err(error) => json!({ "node": node, "problem": error.what, "hint": error.hint }),
     };
-    json!({ "nodes": came.iter().map(node).collect::<Vec<_>>() })
+    json!({ "nodes": results.iter().map(node).collect::<Vec<_>>() })
 }
 
-pub fn show(came: &PerNode<Vec<JobStatus>>, as_json: bool) -> Result<(), CliError> {
+pub fn show(results: &PerNode<Vec<JobStatus>>, as_json: bool) -> Result<(), CliError> {
     if as_json {
-        return output::print_json(&status_json(came));
+        return output::print_json(&status_json(results));
     }
-    output::print(&table(came))
+    output::print(&table(results))
 }

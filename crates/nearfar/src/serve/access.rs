@@ -1,5 +1,5 @@
-//! Who may ask: whoever names this server by a name that is its own, and brings the token. The first keeps pages of other
-//! sites out whose names lead here (DNS rebinding), the second everybody else.
+//! Access control: a request must have the token and a `Host` of this server. The host check prevents DNS rebinding, by
+//! which pages of other sites would reach this server.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,27 +8,27 @@ use sha2::{Digest, Sha256};
 use super::request::{Method, RequestHead};
 use super::response::{HttpResponse, HttpStatus};
 
-/// What decides who may ask.
+/// The token and the host names of the server.
 pub struct Guard {
     token: String,
-    /// Cookies know no ports: two servers on one machine must not take each other's away.
+    /// Name of the cookie. It contains the port, because servers on different ports of a host share cookies.
     cookie: String,
     bound: IpAddr,
-    /// Names beside `localhost` and addresses.
+    /// Host names besides `localhost` and IP addresses.
     names: Vec<String>,
 }
 
-/// What is done with a request.
+/// Decision about a request.
 pub enum AccessDecision {
-    Let,
-    /// It is refused with this.
+    Allow,
+    /// Send this error.
     Refuse(HttpResponse),
-    /// It brought the token in its address: the same again, with the token kept as a cookie.
-    Remember(HttpResponse),
+    /// The URL has the token: send this redirect to the URL without it, which sets the cookie.
+    SetCookie(HttpResponse),
 }
 
 impl Guard {
-    /// For a server that listens there; `name` is what its user called the address.
+    /// Creates the guard of a server at `bound`; `name` is the host name given by the user.
     pub fn new(token: String, bound: SocketAddr, name: Option<&str>) -> Self {
         let mut names: Vec<String> = name.map(str::to_string).into_iter().collect();
         if bound.ip().is_unspecified() {
@@ -41,34 +41,34 @@ impl Guard {
         &self.token
     }
 
-    /// Whether a request is answered; what it asks for is not looked at before.
+    /// Checks a request. It must be called before the path is interpreted.
     pub fn judge(&self, head: &RequestHead) -> AccessDecision {
         let Some(host) = &head.host else {
-            return refuse(HttpStatus::BadRequest, "the request does not say which host it is for", None);
+            return refuse(HttpStatus::BadRequest, "the request has no Host field", None);
         };
-        if !self.is_own(host) {
-            let hint = "use localhost, or the address that nearfar serve printed";
-            return refuse(HttpStatus::Forbidden, "this server is not known by that name", Some(hint));
+        if !self.is_own_host(host) {
+            let hint = "use localhost, or the URL that nearfar serve printed";
+            return refuse(HttpStatus::Forbidden, "this server does not have that host name", Some(hint));
         }
         if head.method == Method::Other {
-            let mut reply =
-                HttpResponse::refusal(HttpStatus::MethodNotAllowed, "this server only answers GET and HEAD", None);
-            reply.header("Allow", "GET, HEAD".into());
-            return AccessDecision::Refuse(reply);
+            let mut response =
+                HttpResponse::refusal(HttpStatus::MethodNotAllowed, "this server supports only GET and HEAD", None);
+            response.header("Allow", "GET, HEAD".into());
+            return AccessDecision::Refuse(response);
         }
-        if let Some(token) = head.asked("token") {
-            return if self.is_token(token) { AccessDecision::Remember(self.remember(head)) } else { unknown() };
+        if let Some(token) = head.query_value("token") {
+            return if self.is_token(token) { AccessDecision::SetCookie(self.redirect(head)) } else { unauthorized() };
         }
-        let of_cookie = |cookie: &String| {
+        let has_token = |cookie: &String| {
             cookie.split_once('=').is_some_and(|(name, value)| name == self.cookie && self.is_token(value))
         };
-        let known =
-            head.bearer.as_deref().is_some_and(|token| self.is_token(token)) || head.cookies.iter().any(of_cookie);
-        if known { AccessDecision::Let } else { unknown() }
+        let is_authorized =
+            head.bearer.as_deref().is_some_and(|token| self.is_token(token)) || head.cookies.iter().any(has_token);
+        if is_authorized { AccessDecision::Allow } else { unauthorized() }
     }
 
-    /// The port may be any: whoever comes through a tunnel sees another one.
-    fn is_own(&self, host: &str) -> bool {
+    /// Whether a `Host` value is a name of this server. The port is ignored, because tunnels change it.
+    fn is_own_host(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = match host.rsplit_once(':') {
             Some((name, port)) if !port.contains(']') && port.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -78,20 +78,20 @@ impl Guard {
             return true;
         }
         let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-        // An address is no name that somebody else could make lead here.
+        // DNS rebinding is impossible with IP addresses.
         literal.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback() || ip == self.bound || self.bound.is_unspecified())
     }
 
-    /// By their hashes, and all of those: how long it takes says nothing of where they differ.
+    /// Compares hashes in constant time, so that the duration does not reveal the first difference.
     fn is_token(&self, given: &str) -> bool {
         let (own, given) = (Sha256::digest(&self.token), Sha256::digest(given));
         std::hint::black_box(own.iter().zip(given.iter()).fold(0, |differs, (one, other)| differs | (one ^ other))) == 0
     }
 
-    /// To the same place without the token, so that it stays neither in the address bar nor in the browser's history.
-    fn remember(&self, head: &RequestHead) -> HttpResponse {
+    /// Redirects to the same URL without the token, which keeps it out of the address bar and the browser's history.
+    fn redirect(&self, head: &RequestHead) -> HttpResponse {
         let mut to = head.path.clone();
-        // An address that begins with two slashes, or what browsers take for them, would lead to another server.
+        // Browsers treat a path that begins with `//` or `/\` as a URL of another server.
         while to.starts_with("//") || to.starts_with("/\\") {
             to.remove(1);
         }
@@ -99,23 +99,22 @@ impl Guard {
             let pair = report::html::query(key, value);
             to += &if to.contains('?') { pair.replacen('?', "&", 1) } else { pair };
         }
-        let mut reply = HttpResponse::redirect(&to);
+        let mut response = HttpResponse::redirect(&to);
         let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie, self.token);
-        reply.header("Set-Cookie", cookie);
-        reply
+        response.header("Set-Cookie", cookie);
+        response
     }
 }
 
-fn unknown() -> AccessDecision {
-    let hint = "open the address with the token that nearfar serve has printed";
-    let mut reply =
-        HttpResponse::refusal(HttpStatus::Unauthorized, "the token is missing, or it is of another server", Some(hint));
-    reply.header("WWW-Authenticate", "Bearer".into());
-    AccessDecision::Refuse(reply)
+fn unauthorized() -> AccessDecision {
+    let hint = "open the URL with the token that nearfar serve printed";
+    let mut response = HttpResponse::refusal(HttpStatus::Unauthorized, "the token is missing or wrong", Some(hint));
+    response.header("WWW-Authenticate", "Bearer".into());
+    AccessDecision::Refuse(response)
 }
 
-fn refuse(status: HttpStatus, why: &str, hint: Option<&str>) -> AccessDecision {
-    AccessDecision::Refuse(HttpResponse::refusal(status, why, hint))
+fn refuse(status: HttpStatus, message: &str, hint: Option<&str>) -> AccessDecision {
+    AccessDecision::Refuse(HttpResponse::refusal(status, message, hint))
 }
 
 #[cfg(test)]
@@ -127,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn only_own_names_are_answered_to() {
+    fn foreign_host_names_are_rejected() {
         let local = guard("127.0.0.1:6327", None);
         for own in ["localhost", "LocalHost:9", "127.0.0.1:6327", "127.0.0.2", "[::1]:6327", "[::1]"] {
-            assert!(local.is_own(own), "{own}");
+            assert!(local.is_own_host(own), "{own}");
         }
         let others = [
             "",
@@ -142,16 +141,16 @@ mod tests {
             "[::2]",
         ];
         for other in others {
-            assert!(!local.is_own(other), "{other}");
+            assert!(!local.is_own_host(other), "{other}");
         }
-        assert!(guard("192.168.1.7:1", None).is_own("192.168.1.7:1"));
-        assert!(guard("192.168.1.7:1", Some("desk")).is_own("desk:1"));
+        assert!(guard("192.168.1.7:1", None).is_own_host("192.168.1.7:1"));
+        assert!(guard("192.168.1.7:1", Some("desk")).is_own_host("desk:1"));
         let all = guard("0.0.0.0:1", None);
-        assert!(all.is_own("10.1.2.3:1") && !all.is_own("evil.example"));
+        assert!(all.is_own_host("10.1.2.3:1") && !all.is_own_host("evil.example"));
     }
 
     #[test]
-    fn a_token_is_the_whole_token() {
+    fn only_the_whole_token_is_accepted() {
         let guard = guard("127.0.0.1:1", None);
         assert!(guard.is_token("secret"));
         for wrong in ["", "s", "secre", "secrets", "Secret", "secret\0"] {
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_back_stays_on_this_server() {
+    fn redirect_stays_on_this_server() {
         let head = |path: &str, query: &[(&str, &str)]| RequestHead {
             method: Method::Get,
             path: path.into(),
@@ -177,10 +176,10 @@ mod tests {
             ("/\\/evil.example", &[("token", "secret")], "/evil.example"),
         ];
         for (path, query, expected) in cases {
-            let AccessDecision::Remember(reply) = guard("127.0.0.1:1", None).judge(&head(path, query)) else {
+            let AccessDecision::SetCookie(response) = guard("127.0.0.1:1", None).judge(&head(path, query)) else {
                 panic!("{path}")
             };
-            assert_eq!(reply.location(), Some(expected));
+            assert_eq!(response.location(), Some(expected));
         }
     }
 }

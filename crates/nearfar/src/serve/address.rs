@@ -1,40 +1,39 @@
-//! Where to listen: this machine alone, unless somebody says otherwise.
+//! Parses the listening address and binds it; the default is the loopback address.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 use crate::error::{CliError, CliStatus};
 
-/// "NEAR" on the keys of a telephone; nobody has registered it.
+/// Default port: "NEAR" on a telephone keypad. It is not registered with IANA.
 pub const PORT: u16 = 6327;
-/// So many ports are tried from there, as long as nobody named one.
-const TRIES: u16 = 20;
+/// Number of ports to try from [`PORT`] if the user gave none.
+const PORTS_TRIED: u16 = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     ip: IpAddr,
-    /// None where the usual one, or one near it, will do.
+    /// `None` for [`PORT`] or one of the next ports.
     port: Option<u16>,
-    /// The name by which it was asked for.
+    /// The host name given by the user; `None` for an IP address.
     name: Option<String>,
 }
 
 impl Address {
-    /// What `--listen` and `--port` ask for.
-    pub fn asked(listen: Option<&str>, port: Option<u16>) -> Result<Self, CliError> {
+    /// Parses the values of `--listen` and `--port`.
+    pub fn from_args(listen: Option<&str>, port: Option<u16>) -> Result<Self, CliError> {
         let Some(text) = listen else {
             return Ok(Self { ip: Ipv4Addr::LOCALHOST.into(), port, name: None });
         };
-        let (host, port) = parts(text).ok_or_else(|| wrong(text, "it is no ADDRESS or ADDRESS:PORT"))?;
+        let (host, port) = parts(text).ok_or_else(|| listen_error(text, "expected ADDRESS or ADDRESS:PORT"))?;
         if let Ok(ip) = host.parse() {
             return Ok(Self { ip, port, name: None });
         }
-        let mut found = (host, 0).to_socket_addrs().map_err(|error| wrong(text, &error.to_string()))?;
-        let ip = found.next().ok_or_else(|| wrong(text, "that name has no address"))?.ip();
+        let mut addresses = (host, 0).to_socket_addrs().map_err(|error| listen_error(text, &error.to_string()))?;
+        let ip = addresses.next().ok_or_else(|| listen_error(text, "the host name has no address"))?.ip();
         Ok(Self { ip, port, name: Some(host.to_ascii_lowercase()) })
     }
 
-    /// The name by which it was asked for, if that was not a number.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -42,32 +41,32 @@ impl Address {
     pub fn listen(&self) -> Result<TcpListener, CliError> {
         let ports = match self.port {
             Some(port) => port..=port,
-            None => PORT..=PORT + TRIES - 1,
+            None => PORT..=PORT + PORTS_TRIED - 1,
         };
         let mut last = None;
         for port in ports {
             match TcpListener::bind(SocketAddr::new(self.ip, port)) {
                 Ok(listener) => return Ok(listener),
                 Err(error) if error.kind() == ErrorKind::AddrInUse => last = Some((port, error)),
-                Err(error) => return Err(self.refused(port, &error)),
+                Err(error) => return Err(self.bind_error(port, &error)),
             }
         }
-        let (port, error) = last.expect("a range of ports has one");
-        Err(self.refused(port, &error))
+        let (port, error) = last.expect("the range of ports is not empty");
+        Err(self.bind_error(port, &error))
     }
 
-    fn refused(&self, port: u16, error: &std::io::Error) -> CliError {
+    fn bind_error(&self, port: u16, error: &std::io::Error) -> CliError {
         let what = format!("cannot listen on {}: {error}", SocketAddr::new(self.ip, port));
         match error.kind() {
-            ErrorKind::AddrInUse => CliError::usage(what).hint("--port 0 takes a port that is free"),
+            ErrorKind::AddrInUse => CliError::usage(what).hint("--port 0 selects a free port"),
             ErrorKind::PermissionDenied => CliError::with(CliStatus::NotPermitted, what)
-                .hint("ports below 1024 are root's; --port 0 takes a free one"),
-            ErrorKind::AddrNotAvailable => CliError::usage(what).hint("ip address lists what this machine has"),
+                .hint("ports below 1024 require root; --port 0 selects a free port"),
+            ErrorKind::AddrNotAvailable => CliError::usage(what).hint("'ip address' lists local addresses"),
             _ => CliError::failure(what),
         }
     }
 
-    /// Host and port as a browser wants them; of a machine that listens on all of its addresses, its name.
+    /// Returns host and port for a URL. The host is the machine's name if it listens on all addresses.
     pub fn in_url(&self, bound: SocketAddr) -> String {
         let name = self.name.clone().or_else(|| {
             bound
@@ -81,11 +80,11 @@ impl Address {
     }
 }
 
-fn wrong(text: &str, why: &str) -> CliError {
-    CliError::usage(format!("--listen {text}: {why}")).hint("as in --listen 192.168.1.7:6327, or --listen [::1]:6327")
+fn listen_error(text: &str, reason: &str) -> CliError {
+    CliError::usage(format!("--listen {text}: {reason}")).hint("use a value like 192.168.1.7:6327 or [::1]:6327")
 }
 
-/// `ADDRESS`, `ADDRESS:PORT`, `[V6]`, `[V6]:PORT`, and a bare address of IPv6, which has colons itself.
+/// Splits `ADDRESS`, `ADDRESS:PORT`, `[V6]`, `[V6]:PORT` or a bare IPv6 address, which itself contains colons.
 fn parts(text: &str) -> Option<(&str, Option<u16>)> {
     if text.parse::<IpAddr>().is_ok() {
         return Some((text, None));
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_taken_apart() {
+    fn addresses_are_split_into_host_and_port() {
         let cases = [
             ("127.0.0.1", Some(("127.0.0.1", None))),
             ("127.0.0.1:80", Some(("127.0.0.1", Some(80)))),
@@ -131,11 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_reach_it_unless_asked() {
-        assert!(Address::asked(None, Some(0)).unwrap().ip.is_loopback());
-        let taken = Address::asked(None, Some(0)).unwrap().listen().unwrap();
-        let port = taken.local_addr().unwrap().port();
-        let refused = Address::asked(None, Some(port)).unwrap().listen().unwrap_err();
-        assert!(refused.parts().0.contains("in use") && refused.parts().1.is_some(), "{refused:?}");
+    fn default_address_is_loopback_and_used_port_is_reported() {
+        assert!(Address::from_args(None, Some(0)).unwrap().ip.is_loopback());
+        let listener = Address::from_args(None, Some(0)).unwrap().listen().unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let error = Address::from_args(None, Some(port)).unwrap().listen().unwrap_err();
+        assert!(error.parts().0.contains("in use") && error.parts().1.is_some(), "{error:?}");
     }
 }

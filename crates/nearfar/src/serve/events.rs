@@ -1,5 +1,5 @@
-//! News: one thread looks whether the results file has changed, as long as somebody wants to know; others pass it on to
-//! browsers as server-sent events. What is told is a state and not a history, so a reader who was away misses nothing.
+//! Server-sent events: one thread polls the results file while there are subscribers, and connection threads send
+//! changes to browsers. An event is a state, not a difference, so a client that reconnects misses nothing.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
@@ -16,16 +16,16 @@ use store::{Progress, Store, StoreError};
 
 use super::request::Method;
 use super::response::{HttpResponse, send_now, send_stream_head};
-use super::{ANSWER_LIMIT, listing};
+use super::{RESPONSE_LIMIT, listing};
 
-/// How often the file is looked at: a shared memory of a few bytes, that takes microseconds.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// A file that cannot be read is tried again after this.
-const TRY_AGAIN: Duration = Duration::from_secs(5);
-/// A stream without news says that it is alive.
+/// Interval of polls of the file's version, which takes microseconds: it reads a few bytes of shared memory.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of attempts to read an unreadable file.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum interval between messages, which shows that the connection is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often a stream without news looks whether its reader is still there.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// Interval of checks whether the client is still connected.
+const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
@@ -35,37 +35,37 @@ pub enum Topic {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicState {
-    /// Equal ids mean that nothing has changed.
+    /// Equal ids mean equal states.
     pub id: String,
-    /// What readers are told, as one line of JSON.
+    /// The data of the event: one line of JSON.
     pub data: String,
-    /// There will be no more news.
+    /// Whether this state is final.
     pub ended: bool,
 }
 
 pub struct EventHub {
     store: PathBuf,
-    state: Mutex<FeedState>,
-    /// When somebody comes, when there are news, when it ends.
+    state: Mutex<HubState>,
+    /// Notified on a new subscriber, a changed state, and the end.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct FeedState {
+struct HubState {
     ending: bool,
-    /// What somebody wants to know of, how many they are, and how it stands; none before it was looked at.
+    /// Number of subscribers and state of each subscribed topic; `None` before the first poll.
     topics: BTreeMap<Topic, (usize, Option<Arc<TopicState>>)>,
 }
 
-impl FeedState {
-    fn is_asked_something_new(&self) -> bool {
-        self.topics.values().any(|(_, standing)| standing.is_none())
+impl HubState {
+    fn has_new_topic(&self) -> bool {
+        self.topics.values().any(|(_, state)| state.is_none())
     }
 }
 
-/// Somebody's interest in a topic.
+/// A subscription of a topic, which ends on drop.
 struct Subscription<'a> {
-    feed: &'a EventHub,
+    hub: &'a EventHub,
     topic: &'a Topic,
 }
 
@@ -74,7 +74,7 @@ impl EventHub {
         Self { store: store.into(), state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, FeedState> {
+    fn lock(&self) -> MutexGuard<'_, HubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,16 +84,16 @@ impl EventHub {
         self.changed.notify_all();
     }
 
-    /// Looks at the file while somebody wants to know, until the end.
+    /// Polls the file while there are subscribers, until [`EventHub::end`].
     pub fn watch(&self) {
         loop {
             let state = self.changed.wait_while(self.lock(), |state| !state.ending && state.topics.is_empty());
             if state.unwrap_or_else(PoisonError::into_inner).ending {
                 return;
             }
-            // A file that cannot be read now may be readable later; pages say what is wrong with it.
+            // An unreadable file may become readable. Pages report the error.
             if self.watch_file().is_err() {
-                let state = self.changed.wait_timeout_while(self.lock(), TRY_AGAIN, |state| !state.ending);
+                let state = self.changed.wait_timeout_while(self.lock(), RETRY_INTERVAL, |state| !state.ending);
                 if state.unwrap_or_else(PoisonError::into_inner).0.ending {
                     return;
                 }
@@ -101,10 +101,10 @@ impl EventHub {
         }
     }
 
-    /// Until nobody wants to know any more, or another file has its name.
+    /// Polls one file until there are no subscribers, or until the path refers to another file.
     fn watch_file(&self) -> Result<(), StoreError> {
         let store = Store::open_to_read(&self.store)?;
-        let own = identity(&self.store);
+        let opened = identity(&self.store);
         let mut version = None;
         loop {
             let now = store.data_version()?;
@@ -113,130 +113,130 @@ impl EventHub {
                 if state.ending || state.topics.is_empty() {
                     return Ok(());
                 }
-                let stale = |of: &(usize, Option<Arc<TopicState>>)| version != Some(now) || of.1.is_none();
-                state.topics.iter().filter(|(_, of)| stale(of)).map(|(topic, _)| topic.clone()).collect()
+                let stale = |entry: &(usize, Option<Arc<TopicState>>)| version != Some(now) || entry.1.is_none();
+                state.topics.iter().filter(|(_, entry)| stale(entry)).map(|(topic, _)| topic.clone()).collect()
             };
             version = Some(now);
             for topic in topics {
-                let standing = standing(&store, &topic)?;
+                let current = topic_state(&store, &topic)?;
                 if let Some((_, known)) = self.lock().topics.get_mut(&topic) {
-                    *known = Some(Arc::new(standing));
+                    *known = Some(Arc::new(current));
                 }
                 self.changed.notify_all();
             }
-            let idle =
-                |state: &mut FeedState| !state.ending && !state.topics.is_empty() && !state.is_asked_something_new();
-            let _ =
-                self.changed.wait_timeout_while(self.lock(), LOOK_AGAIN, idle).unwrap_or_else(PoisonError::into_inner);
-            if identity(&self.store) != own {
+            let idle = |state: &mut HubState| !state.ending && !state.topics.is_empty() && !state.has_new_topic();
+            let _ = self
+                .changed
+                .wait_timeout_while(self.lock(), POLL_INTERVAL, idle)
+                .unwrap_or_else(PoisonError::into_inner);
+            if identity(&self.store) != opened {
                 return Ok(());
             }
         }
     }
 
-    /// Tells a reader how things stand whenever that has changed, until one of both ends. Not faster than `pace` says, so that
-    /// following a run does not take the processor from it.
+    /// Sends each change of a topic until the client or the server ends. Events are at least `min_interval` apart,
+    /// which limits the CPU time that followers take from a run.
     pub fn serve(
         &self,
         stream: &mut TcpStream,
         method: Method,
         topic: &Topic,
         seen: Option<&str>,
-        pace: &dyn Fn() -> Duration,
+        min_interval: &dyn Fn() -> Duration,
     ) -> io::Result<()> {
-        let interest = Subscription::new(self, topic);
+        let subscription = Subscription::new(self, topic);
         let mut seen = seen.map(str::to_string);
-        if let Some(standing) = interest.wait(ANSWER_LIMIT, None)
-            && standing.ended
-            && seen.as_deref() == Some(standing.id.as_str())
+        if let Some(state) = subscription.wait(RESPONSE_LIMIT, None)
+            && state.ended
+            && seen.as_deref() == Some(state.id.as_str())
         {
-            return HttpResponse::nothing().send(stream, method, ANSWER_LIMIT);
+            return HttpResponse::no_content().send(stream, method, RESPONSE_LIMIT);
         }
         send_stream_head(stream)?;
         if method == Method::Head {
             return Ok(());
         }
         send_now(stream, "retry: 2000\n\n")?;
-        let (mut said, mut not_before) = (Instant::now(), Instant::now());
+        let (mut last_sent, mut not_before) = (Instant::now(), Instant::now());
         loop {
-            let news = interest.wait(LOOK_AFTER, seen.as_deref());
+            let change = subscription.wait(CLIENT_CHECK_INTERVAL, seen.as_deref());
             if self.lock().ending || is_gone(stream) {
                 return Ok(());
             }
-            if let Some(standing) = news {
-                // Later news replace these, but the last are told at once.
+            if let Some(state) = change {
+                // A later state may replace this one, but the final state is sent at once.
                 let early = not_before.saturating_duration_since(Instant::now());
-                if !early.is_zero() && !standing.ended {
-                    self.rest(early.min(LOOK_AFTER));
+                if !early.is_zero() && !state.ended {
+                    self.sleep(early.min(CLIENT_CHECK_INTERVAL));
                     continue;
                 }
-                send_now(stream, &format!("id: {}\nevent: change\ndata: {}\n\n", standing.id, standing.data))?;
-                said = Instant::now();
-                not_before = said + pace();
-                seen = Some(standing.id.clone());
-                if standing.ended {
+                send_now(stream, &format!("id: {}\nevent: change\ndata: {}\n\n", state.id, state.data))?;
+                last_sent = Instant::now();
+                not_before = last_sent + min_interval();
+                seen = Some(state.id.clone());
+                if state.ended {
                     return Ok(());
                 }
-            } else if said.elapsed() >= HEARTBEAT {
+            } else if last_sent.elapsed() >= HEARTBEAT {
                 send_now(stream, ": nothing new\n\n")?;
-                said = Instant::now();
+                last_sent = Instant::now();
             }
         }
     }
 
-    /// Waits, but not beyond the end.
-    fn rest(&self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         let _ = self.changed.wait_timeout_while(self.lock(), time, |state| !state.ending);
     }
 }
 
 impl<'a> Subscription<'a> {
-    fn new(feed: &'a EventHub, topic: &'a Topic) -> Self {
-        feed.lock().topics.entry(topic.clone()).or_default().0 += 1;
-        feed.changed.notify_all();
-        Self { feed, topic }
+    fn new(hub: &'a EventHub, topic: &'a Topic) -> Self {
+        hub.lock().topics.entry(topic.clone()).or_default().0 += 1;
+        hub.changed.notify_all();
+        Self { hub, topic }
     }
 
-    /// How it stands, as soon as that is known and another than the one seen; none at the end and when the time is up.
+    /// Waits for a state other than `seen`; returns `None` after `time` and at the end.
     fn wait(&self, time: Duration, seen: Option<&str>) -> Option<Arc<TopicState>> {
-        let news = |state: &FeedState| {
-            let standing = state.topics.get(self.topic)?.1.clone()?;
-            (seen != Some(standing.id.as_str())).then_some(standing)
+        let change = |state: &HubState| {
+            let current = state.topics.get(self.topic)?.1.clone()?;
+            (seen != Some(current.id.as_str())).then_some(current)
         };
         let waited = self
-            .feed
+            .hub
             .changed
-            .wait_timeout_while(self.feed.lock(), time, |state| !state.ending && news(state).is_none());
+            .wait_timeout_while(self.hub.lock(), time, |state| !state.ending && change(state).is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        news(&state)
+        change(&state)
     }
 }
 
 impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        let mut state = self.feed.lock();
-        if let Some((readers, _)) = state.topics.get_mut(self.topic) {
-            *readers -= 1;
-            if *readers == 0 {
+        let mut state = self.hub.lock();
+        if let Some((subscribers, _)) = state.topics.get_mut(self.topic) {
+            *subscribers -= 1;
+            if *subscribers == 0 {
                 state.topics.remove(self.topic);
             }
         }
         drop(state);
-        self.feed.changed.notify_all();
+        self.hub.changed.notify_all();
     }
 }
 
-fn standing(store: &Store, topic: &Topic) -> Result<TopicState, StoreError> {
+fn topic_state(store: &Store, topic: &Topic) -> Result<TopicState, StoreError> {
     match topic {
         Topic::File => {
             let extent = store.extent()?;
-            let standing = listing::extent_in_words(extent);
-            let data = json!({ "standing": standing, "runs": extent.runs, "trials": extent.trials, "ended": false });
+            let text = listing::extent_in_words(extent);
+            let data = json!({ "standing": text, "runs": extent.runs, "trials": extent.trials, "ended": false });
             Ok(TopicState { id: listing::extent_id(extent), data: data.to_string(), ended: false })
         }
         Topic::Run(run) => match store.progress(run) {
-            Ok(progress) => Ok(of_run(&progress)),
-            // Another file has the name of the one that had it.
+            Ok(progress) => Ok(run_state(&progress)),
+            // The file was replaced by another one.
             Err(StoreError::NoSuchRun { .. }) => {
                 let data = json!({ "standing": "this run is no longer in the results file", "ended": true });
                 Ok(TopicState { id: "gone".into(), data: data.to_string(), ended: true })
@@ -246,7 +246,7 @@ fn standing(store: &Store, topic: &Topic) -> Result<TopicState, StoreError> {
     }
 }
 
-fn of_run(progress: &Progress) -> TopicState {
+fn run_state(progress: &Progress) -> TopicState {
     let ended = progress.ended.is_some();
     let data = json!({
         "standing": listing::progress_in_words(progress),
@@ -257,21 +257,21 @@ fn of_run(progress: &Progress) -> TopicState {
     TopicState { id: listing::progress_id(progress), data: data.to_string(), ended }
 }
 
-/// Which file has this name: one that was put in its place is another.
+/// Returns device and inode of the file, which change if the file is replaced.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file: Metadata| (file.dev(), file.ino()))
 }
 
-/// Whether the reader has hung up. It has nothing more to say, so what can be read is its end.
+/// Whether the client has closed the connection. Clients send nothing more, so a stream is readable only at its end.
 fn is_gone(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
         return true;
     }
-    let looked = stream.peek(&mut [0]);
-    let back = stream.set_nonblocking(false);
-    let there = match looked {
+    let peeked = stream.peek(&mut [0]);
+    let restored = stream.set_nonblocking(false);
+    let is_open = match peeked {
         Ok(count) => count > 0,
         Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     };
-    !there || back.is_err()
+    !is_open || restored.is_err()
 }

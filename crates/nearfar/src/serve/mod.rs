@@ -1,7 +1,7 @@
-//! A server of pages for one reader or a few: HTTP/1.1 on plain threads, one for each connection, as many as there are permits.
-//! Only GET and HEAD, no request body, one answer for each connection. Every request names its host and brings the token.
-//! What is asked for is looked up in the results file by its id; no part of a request ever becomes a path. The file is only
-//! read. Must not know HTML, which is `report`'s.
+//! HTTP/1.1 server for a few readers, with a bounded number of connections and one thread for each. It accepts GET and
+//! HEAD without a body, and sends one response per connection. Every request must have a `Host` field and the token.
+//! Objects are looked up in the results file by id; no part of a request becomes a path, and the file is opened
+//! read-only. Must not depend on HTML, which `report` renders.
 
 mod access;
 mod address;
@@ -29,22 +29,22 @@ use pages::{PageCache, PageReply};
 use request::{HeadError, Method, RequestHead};
 use response::{HttpResponse, HttpStatus};
 
-/// Connections at once: a few browsers have tens of them. Each is a thread that mostly waits.
+/// Maximum number of connections: a few browsers open tens of them. Each has a thread, which mostly waits.
 const CONNECTIONS_MAX: usize = 128;
-/// How many of them may be streams of events, which last; the others go round.
+/// Maximum number of event streams, which are long-lived; the other connections remain for pages.
 const STREAMS_MAX: usize = 64;
-/// Who finds no permit waits so long before being told to come back.
+/// Time limit to wait for a connection permit; then the client gets `Retry-After`.
 const PERMIT_WAIT: Duration = Duration::from_secs(2);
-/// A request's head has to be there after this.
+/// Time limit to receive the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
-/// And an answer taken after this: 3 MB over a slow line.
-const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// What a client still sends after its request is read for so long, because closing on it would take the answer away again.
+/// Time limit to send a response: enough for 3 MB over a slow connection.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
+/// Time limit to read what a client still sends; closing earlier would reset the connection and lose the response.
 const LINGER: Duration = Duration::from_secs(1);
-/// Threads that are under way when the server ends have so long to end.
+/// Time limit for connection threads when the server ends.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
-/// A running server. It ends with [`Server::end`] or with the process.
+/// A running server. It ends with [`HttpServer::end`] or with the process.
 pub struct HttpServer {
     shared: Arc<ServerState>,
     address: SocketAddr,
@@ -53,8 +53,8 @@ pub struct HttpServer {
 
 struct ServerState {
     guard: Guard,
-    desk: PageCache,
-    feed: EventHub,
+    pages: PageCache,
+    events: EventHub,
     connections: Semaphore,
     streams: Semaphore,
     ending: AtomicBool,
@@ -62,28 +62,27 @@ struct ServerState {
 }
 
 impl HttpServer {
-    /// Listens, and answers from now on.
+    /// Binds the address and starts the threads that accept connections and watch the results file.
     pub fn start(address: &Address, store: &Path, quiet: bool) -> Result<Self, CliError> {
         let token = machine::token::token()
-            .map_err(|error| CliError::failure(format!("the kernel gives no random bits for a token: {error}")))?;
+            .map_err(|error| CliError::failure(format!("cannot get random bytes for the token: {error}")))?;
         let listener = address.listen()?;
-        let bound =
-            listener.local_addr().map_err(|error| CliError::failure(format!("no address to listen on: {error}")))?;
+        let bound = listener.local_addr().map_err(|error| CliError::failure(format!("no local address: {error}")))?;
         let url = format!("http://{}/?token={token}", address.in_url(bound));
         let shared = Arc::new(ServerState {
             guard: Guard::new(token, bound, address.name()),
-            desk: PageCache::new(store),
-            feed: EventHub::new(store),
+            pages: PageCache::new(store),
+            events: EventHub::new(store),
             connections: Semaphore::new(CONNECTIONS_MAX),
             streams: Semaphore::new(STREAMS_MAX),
             ending: AtomicBool::new(false),
             quiet,
         });
-        let started = |error: io::Error| CliError::failure(format!("cannot start a thread: {error}"));
+        let failed = |error: io::Error| CliError::failure(format!("cannot start a thread: {error}"));
         let watching = shared.clone();
-        thread::Builder::new().name("watch".into()).spawn(move || watching.feed.watch()).map_err(started)?;
+        thread::Builder::new().name("watch".into()).spawn(move || watching.events.watch()).map_err(failed)?;
         let accepting = shared.clone();
-        thread::Builder::new().name("accept".into()).spawn(move || accept(&listener, &accepting)).map_err(started)?;
+        thread::Builder::new().name("accept".into()).spawn(move || accept(&listener, &accepting)).map_err(failed)?;
         Ok(Self { shared, address: bound, url })
     }
 
@@ -91,7 +90,7 @@ impl HttpServer {
         self.address
     }
 
-    /// What to open in a browser, token included.
+    /// The URL of the start page with the token.
     pub fn url(&self) -> String {
         self.url.clone()
     }
@@ -100,10 +99,10 @@ impl HttpServer {
         self.shared.guard.token()
     }
 
-    /// Ends it: streams are closed, answers that are under way are given.
+    /// Closes event streams and waits for pending responses, at most [`END_LIMIT`].
     pub fn end(self) {
         self.shared.ending.store(true, Ordering::Relaxed);
-        self.shared.feed.end();
+        self.shared.events.end();
         self.shared.connections.wait_for_all(END_LIMIT);
     }
 }
@@ -114,55 +113,55 @@ fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
             return;
         }
         match stream {
-            Ok(stream) => welcome(stream, shared),
-            // Mostly too many open files; connections that end make room. Without a pause this loop would be all that runs.
+            Ok(stream) => handle(stream, shared),
+            // Usually too many open files, until connections end. The pause prevents a busy loop.
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
     }
 }
 
-/// A thread for the connection, or the answer that there is none.
-fn welcome(stream: TcpStream, shared: &Arc<ServerState>) {
-    let Some(permit) = shared.connections.take(PERMIT_WAIT) else {
-        busy(stream);
+/// Serves the connection in a new thread, or refuses it if there is no permit.
+fn handle(stream: TcpStream, shared: &Arc<ServerState>) {
+    let Some(permit) = shared.connections.acquire(PERMIT_WAIT) else {
+        refuse(stream);
         return;
     };
     let serving = shared.clone();
-    // Where the thread cannot be made, the connection is closed with what was to be moved into it.
+    // If the thread cannot be created, dropping the closure closes the connection.
     let _ = thread::Builder::new().name("serve".into()).spawn(move || {
         let _permit = permit;
         serve(stream, &serving);
     });
 }
 
-/// Says that there is no room. What the client has sent is read first, if it is there: closing on it unread would take the
-/// answer away before it is read.
-fn busy(mut stream: TcpStream) {
+/// Refuses a connection. Any received data is read first, because closing with unread data would reset the connection
+/// before the client reads the response.
+fn refuse(mut stream: TcpStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
     let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
     let _ = stream.read(&mut [0; request::BYTES_MAX]);
-    let mut reply = HttpResponse::refusal(HttpStatus::Unavailable, "all connections are in use", None);
-    reply.header("Retry-After", "1".into());
-    let _ = reply.send(&mut stream, Method::Get, Duration::from_millis(200));
+    let mut response = HttpResponse::refusal(HttpStatus::Unavailable, "all connections are in use", None);
+    response.header("Retry-After", "1".into());
+    let _ = response.send(&mut stream, Method::Get, Duration::from_millis(200));
     let _ = stream.shutdown(Shutdown::Write);
 }
 
-/// One connection from its first byte to its last. What the network refuses is nobody's concern but the client's, who is gone.
+/// Serves one connection. Network errors are ignored, because the client has gone.
 fn serve(mut stream: TcpStream, shared: &ServerState) {
     let _ = stream.set_nodelay(true);
     let head = match request::read(&mut stream, HEAD_LIMIT) {
         Ok(head) => head,
         Err(HeadError::Gone) => return,
-        Err(HeadError::With(status, why)) => {
-            let _ = HttpResponse::refusal(status, why, None).send(&mut stream, Method::Get, ANSWER_LIMIT);
+        Err(HeadError::With(status, message)) => {
+            let _ = HttpResponse::refusal(status, message, None).send(&mut stream, Method::Get, RESPONSE_LIMIT);
             linger(stream);
             return;
         }
     };
     let method = head.method;
-    match answer(&head, shared) {
-        PageReply::Reply(reply) => {
-            let _ = reply.send(&mut stream, method, ANSWER_LIMIT);
+    match respond(&head, shared) {
+        PageReply::Reply(response) => {
+            let _ = response.send(&mut stream, method, RESPONSE_LIMIT);
         }
         PageReply::Stream(topic) => {
             let _ = follow(&mut stream, &head, &topic, shared);
@@ -171,84 +170,83 @@ fn serve(mut stream: TcpStream, shared: &ServerState) {
     linger(stream);
 }
 
-fn answer(head: &RequestHead, shared: &ServerState) -> PageReply {
+fn respond(head: &RequestHead, shared: &ServerState) -> PageReply {
     match shared.guard.judge(head) {
-        AccessDecision::Let => shared.desk.answer(head, shared.quiet),
-        AccessDecision::Refuse(reply) | AccessDecision::Remember(reply) => PageReply::Reply(reply),
+        AccessDecision::Allow => shared.pages.respond(head, shared.quiet),
+        AccessDecision::Refuse(response) | AccessDecision::SetCookie(response) => PageReply::Reply(response),
     }
 }
 
-/// A stream of events, where there is a permit for one.
+/// Serves an event stream, or refuses it if there is no permit.
 fn follow(stream: &mut TcpStream, head: &RequestHead, topic: &events::Topic, shared: &ServerState) -> io::Result<()> {
-    let Some(_permit) = shared.streams.take(Duration::ZERO) else {
-        let mut reply =
-            HttpResponse::refusal(HttpStatus::Unavailable, "too many pages follow their runs already", None);
-        reply.header("Retry-After", "10".into());
-        return reply.send(stream, head.method, ANSWER_LIMIT);
+    let Some(_permit) = shared.streams.acquire(Duration::ZERO) else {
+        let mut response = HttpResponse::refusal(HttpStatus::Unavailable, "too many pages follow their runs", None);
+        response.header("Retry-After", "10".into());
+        return response.send(stream, head.method, RESPONSE_LIMIT);
     };
-    let seen = head.last_event_id.as_deref().or_else(|| head.asked("seen"));
-    shared.feed.serve(stream, head.method, topic, seen, &|| shared.desk.pace())
+    let seen = head.last_event_id.as_deref().or_else(|| head.query_value("seen"));
+    shared.events.serve(stream, head.method, topic, seen, &|| shared.pages.min_interval())
 }
 
-/// Closes without taking away what was just sent: a client that is still sending would be told so by the kernel at once, and
-/// forget the answer that it has not read yet.
+/// Closes the connection when the client stops sending, at the latest after [`LINGER`]. Otherwise the kernel would
+/// reset the connection, and the client would lose a response that it has not read yet.
 fn linger(mut stream: TcpStream) {
     let until = Instant::now() + LINGER;
     if stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
-    let mut scrap = [0; 4096];
+    let mut buffer = [0; 4096];
     while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         let _ = stream.set_read_timeout(Some(left));
-        if !matches!(stream.read(&mut scrap), Ok(bytes) if bytes > 0) {
+        if !matches!(stream.read(&mut buffer), Ok(bytes) if bytes > 0) {
             return;
         }
     }
 }
 
-/// So many may do something at once.
+/// A counting semaphore with time limits.
 struct Semaphore {
     inner: Arc<SemaphoreInner>,
 }
 
 struct SemaphoreInner {
     max: usize,
-    taken: Mutex<usize>,
-    given_back: Condvar,
+    in_use: Mutex<usize>,
+    released: Condvar,
 }
 
-/// Leave to be one of them, until it is dropped.
+/// A permit of a [`Semaphore`], released on drop.
 struct Permit(Arc<SemaphoreInner>);
 
 impl Semaphore {
     fn new(max: usize) -> Self {
-        Self { inner: Arc::new(SemaphoreInner { max, taken: Mutex::new(0), given_back: Condvar::new() }) }
+        Self { inner: Arc::new(SemaphoreInner { max, in_use: Mutex::new(0), released: Condvar::new() }) }
     }
 
-    /// None when all are still taken after this time.
-    fn take(&self, wait: Duration) -> Option<Permit> {
-        let taken = self.inner.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |taken: &mut usize| *taken >= self.inner.max;
-        let waited = self.inner.given_back.wait_timeout_while(taken, wait, full);
-        let (mut taken, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        if result.timed_out() && *taken >= self.inner.max {
+    /// Returns a permit, or `None` if all are still in use after this time.
+    fn acquire(&self, wait: Duration) -> Option<Permit> {
+        let in_use = self.inner.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |in_use: &mut usize| *in_use >= self.inner.max;
+        let waited = self.inner.released.wait_timeout_while(in_use, wait, full);
+        let (mut in_use, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        if result.timed_out() && *in_use >= self.inner.max {
             return None;
         }
-        *taken += 1;
+        *in_use += 1;
         Some(Permit(self.inner.clone()))
     }
 
-    /// Until none is taken, or the time is up.
+    /// Waits until all permits are released, at most for `limit`.
     fn wait_for_all(&self, limit: Duration) {
-        let taken = self.inner.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = self.inner.given_back.wait_timeout_while(taken, limit, |taken| *taken > 0);
+        let in_use = self.inner.in_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self.inner.released.wait_timeout_while(in_use, limit, |in_use| *in_use > 0);
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.given_back.notify_all();
+        *self.0.in_use.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.released.notify_all();
     }
 }
 
@@ -257,15 +255,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permits_are_given_back_also_by_who_panics() {
+    fn permits_are_released_on_panic() {
         let permits = Semaphore::new(2);
-        let (one, _two) = (permits.take(Duration::ZERO).unwrap(), permits.take(Duration::ZERO).unwrap());
-        assert!(permits.take(Duration::from_millis(1)).is_none());
+        let (one, _two) = (permits.acquire(Duration::ZERO).unwrap(), permits.acquire(Duration::ZERO).unwrap());
+        assert!(permits.acquire(Duration::from_millis(1)).is_none());
         let thread = thread::spawn(move || {
             let _one = one;
             panic!("on purpose");
         });
         assert!(thread.join().is_err());
-        assert!(permits.take(Duration::ZERO).is_some());
+        assert!(permits.acquire(Duration::ZERO).is_some());
     }
 }

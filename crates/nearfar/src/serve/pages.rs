@@ -1,5 +1,5 @@
-//! Pages of what the results file holds, each made once for a state of the file and given to whoever asks until that has changed.
-//! One is made at a time: this server is a guest on a machine where somebody measures.
+//! Renders the pages of the results file, and caches each until the state of the file changes. Only one page is
+//! rendered at a time, because measurements may run on the same machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -24,51 +24,49 @@ use crate::commands::compare;
 use crate::error::CliError;
 use crate::reported::{self, LoadedRun, generated_by};
 
-/// Pages that are kept. One has 3 MB at most.
+/// Maximum number of cached pages, of at most 3 MB each.
 const PAGES_MAX: usize = 12;
-/// Runs on a page of the list.
+/// Number of runs per page of the list.
 const RUNS_SHOWN: usize = 50;
-/// Runs whose answers are kept.
-const NOTES_MAX: usize = 1_000;
-/// Runs that can be compared at once: beyond it nobody could read the columns.
+/// Maximum number of runs with cached results.
+const RESULTS_MAX: usize = 1_000;
+/// Maximum number of runs in a comparison; more columns would be unreadable.
 const COMPARED_MAX: usize = 20;
-/// A page is made anew for who follows a run after so many times what it takes to make it: a twentieth of one cpu, at most.
-const PACE: u32 = 20;
-/// And not more often than this.
-const PACE_MIN: Duration = Duration::from_secs(1);
+/// Minimum interval of updates as a multiple of the rendering time: followers use at most a twentieth of a CPU.
+const INTERVAL_FACTOR: u32 = 20;
+/// Lower bound of the interval of updates.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 pub enum PageReply {
     Reply(HttpResponse),
     Stream(Topic),
 }
 
-/// Where pages are made.
 pub struct PageCache {
     store: PathBuf,
-    /// Held while a page is made.
-    made: Mutex<CachedPage>,
-    pace_ms: AtomicU64,
+    /// Locked while a page is rendered.
+    cache: Mutex<Cache>,
+    interval_ms: AtomicU64,
 }
 
 #[derive(Default)]
-struct CachedPage {
-    /// What was asked, the state of the file that it is of, and the page; the newest last.
+struct Cache {
+    /// Key, state of the file, and page; the newest last.
     pages: VecDeque<(String, String, Arc<str>)>,
-    /// What a run came to, and in which state.
-    notes: BTreeMap<RunId, (String, Note)>,
+    /// State and result of each run.
+    results: BTreeMap<RunId, (String, CachedResult)>,
 }
 
-/// What the list says of a run that takes all of its trials to know.
+/// Values of a run in the list that depend on all of its trials.
 #[derive(Clone)]
-struct Note {
+struct CachedResult {
     expected: Option<usize>,
     answer: Option<String>,
 }
 
-/// Why there is no page.
 enum PageError {
     NotFound(StoreError),
-    Mistake(CliError),
+    Usage(CliError),
     Failed(CliError),
 }
 
@@ -85,39 +83,40 @@ impl From<StoreError> for PageError {
 
 impl From<CliError> for PageError {
     fn from(failure: CliError) -> Self {
-        if failure.is_usage() { Self::Mistake(failure) } else { Self::Failed(failure) }
+        if failure.is_usage() { Self::Usage(failure) } else { Self::Failed(failure) }
     }
 }
 
 impl PageCache {
     pub fn new(store: &Path) -> Self {
-        Self { store: store.into(), made: Mutex::default(), pace_ms: AtomicU64::new(0) }
+        Self { store: store.into(), cache: Mutex::default(), interval_ms: AtomicU64::new(0) }
     }
 
-    /// How long a reader waits at least between two looks at the same page.
-    pub fn pace(&self) -> Duration {
-        Duration::from_millis(self.pace_ms.load(Ordering::Relaxed)).max(PACE_MIN)
+    /// Returns the minimum interval between updates of a page.
+    pub fn min_interval(&self) -> Duration {
+        Duration::from_millis(self.interval_ms.load(Ordering::Relaxed)).max(INTERVAL_MIN)
     }
 
-    /// What a request gets from who may ask.
-    pub fn answer(&self, head: &RequestHead, quiet: bool) -> PageReply {
+    /// Returns the response to a request with access.
+    pub fn respond(&self, head: &RequestHead, quiet: bool) -> PageReply {
         let Some(route) = Route::of(&head.path) else {
-            return PageReply::Reply(HttpResponse::error_page(HttpStatus::NotFound, "there is no such page", None));
+            return PageReply::Reply(HttpResponse::error_page(HttpStatus::NotFound, "no such page", None));
         };
-        self.found(&route, head)
-            .unwrap_or_else(|trouble| PageReply::Reply(error_page(&trouble, route.is_for_programs(), quiet)))
+        self.try_respond(&route, head)
+            .unwrap_or_else(|error| PageReply::Reply(error_page(&error, route.is_json(), quiet)))
     }
 
-    fn found(&self, route: &Route, head: &RequestHead) -> Result<PageReply, PageError> {
+    fn try_respond(&self, route: &Route, head: &RequestHead) -> Result<PageReply, PageError> {
         let store = Store::open_to_read(&self.store)?;
         Ok(PageReply::Reply(match route {
             Route::Events => return Ok(PageReply::Stream(Topic::File)),
             Route::RunEvents(name) => return Ok(PageReply::Stream(Topic::Run(id(&store, name)?))),
             Route::Runs => {
-                let number = head.asked("page").and_then(|text| text.parse().ok()).unwrap_or(1_usize).clamp(1, 100_000);
+                let number =
+                    head.query_value("page").and_then(|text| text.parse().ok()).unwrap_or(1_usize).clamp(1, 100_000);
                 let state = extent_id(store.extent()?);
                 let key = format!("runs {number}");
-                HttpResponse::page(self.page(&key, &state, |made| list(&store, made, number))?)
+                HttpResponse::page(self.page(&key, &state, |cache| list(&store, cache, number))?)
             }
             Route::RunsJson => HttpResponse::json(HttpStatus::Ok, &report::json::runs(&store.runs()?)),
             Route::Run(name) => {
@@ -143,64 +142,64 @@ impl PageCache {
             }
             Route::CompareJson => HttpResponse::json(
                 HttpStatus::Ok,
-                &report::json::comparison(&compare::comparison(&asked(head)?, &store)?),
+                &report::json::comparison(&compare::comparison(&compare_args(head)?, &store)?),
             ),
         }))
     }
 
-    /// The page of this name in this state of the file, made when it is not there.
+    /// Returns the page with this key in this state of the file, and renders it if it is not cached.
     fn page(
         &self,
         key: &str,
         state: &str,
-        make: impl FnOnce(&mut CachedPage) -> Result<String, PageError>,
+        render: impl FnOnce(&mut Cache) -> Result<String, PageError>,
     ) -> Result<Arc<str>, PageError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, _, page)) = made.pages.iter().find(|(of, at, _)| of == key && at == state) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, _, page)) = cache.pages.iter().find(|(of, at, _)| of == key && at == state) {
             return Ok(page.clone());
         }
         let began = Instant::now();
-        let page: Arc<str> = make(&mut made)?.into();
-        let pace = (began.elapsed() * PACE).as_millis() as u64;
-        self.pace_ms.store(pace, Ordering::Relaxed);
-        made.pages.retain(|(of, _, _)| of != key);
-        if made.pages.len() >= PAGES_MAX {
-            made.pages.pop_front();
+        let page: Arc<str> = render(&mut cache)?.into();
+        let interval = (began.elapsed() * INTERVAL_FACTOR).as_millis() as u64;
+        self.interval_ms.store(interval, Ordering::Relaxed);
+        cache.pages.retain(|(known_key, _, _)| known_key != key);
+        if cache.pages.len() >= PAGES_MAX {
+            cache.pages.pop_front();
         }
-        made.pages.push_back((key.into(), state.into(), page.clone()));
+        cache.pages.push_back((key.into(), state.into(), page.clone()));
         Ok(page)
     }
 }
 
-/// What is said instead of a page.
-fn error_page(trouble: &PageError, program: bool, quiet: bool) -> HttpResponse {
-    let (status, text) = match trouble {
+/// Returns an error as a page or as JSON, and prints internal errors on stderr unless `quiet`.
+fn error_page(error: &PageError, as_json: bool, quiet: bool) -> HttpResponse {
+    let (status, text) = match error {
         PageError::NotFound(error) => (HttpStatus::NotFound, error.to_string()),
-        PageError::Mistake(failure) => (HttpStatus::BadRequest, failure.to_string()),
+        PageError::Usage(failure) => (HttpStatus::BadRequest, failure.to_string()),
         PageError::Failed(failure) => (HttpStatus::Internal, failure.to_string()),
     };
     if status == HttpStatus::Internal && !quiet {
         eprintln!("nearfar: {text}");
     }
     let (what, hint) = text.split_once("\nhint: ").map_or((text.as_str(), None), |(what, hint)| (what, Some(hint)));
-    if program {
+    if as_json {
         return HttpResponse::json(status, &json!({ "error": what, "hint": hint }));
     }
     HttpResponse::error_page(status, what, hint)
 }
 
-/// The run that a name means: its id, the first letters of it, or `latest`.
+/// Returns the id of a run given by its id, by a unique prefix or as `latest`.
 fn id(store: &Store, name: &str) -> Result<RunId, PageError> {
     Ok(store.run(name)?.id)
 }
 
-/// What every page has beyond a report.
+/// Returns the header that the pages have in addition to a report.
 fn served(store: &Store) -> Result<ServedHeader, PageError> {
     Ok(ServedHeader { json: None, events: None, standing: extent_in_words(store.extent()?) })
 }
 
 fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
-    // Before the trials are read: what is stored meanwhile is news to this page.
+    // Read before the trials, so that trials stored meanwhile cause an event.
     let progress = store.progress(id)?;
     let events = format!("/runs/{id}/events?seen={}", progress_id(&progress));
     let served = ServedHeader {
@@ -211,15 +210,15 @@ fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
     Ok(reported::of(store, std::slice::from_ref(&id.0), Some(served))?)
 }
 
-/// A page of the list of runs.
-fn list(store: &Store, made: &mut CachedPage, number: usize) -> Result<String, PageError> {
+/// Renders a page of the list of runs.
+fn list(store: &Store, cache: &mut Cache, number: usize) -> Result<String, PageError> {
     let state = extent_id(store.extent()?);
     let mut runs = store.runs()?;
     runs.reverse();
     let (all, first) = (runs.len(), (number - 1).saturating_mul(RUNS_SHOWN));
     let shown = runs.get(first..all.min(first + RUNS_SHOWN)).unwrap_or_default();
     let line = |summary| -> Result<RunLine<'_>, PageError> {
-        let Note { expected, answer } = note(store, made, summary)?;
+        let CachedResult { expected, answer } = result(store, cache, summary)?;
         Ok(RunLine { summary, expected, answer })
     };
     let lines = shown.iter().map(line).collect::<Result<Vec<_>, _>>()?;
@@ -239,26 +238,26 @@ fn list(store: &Store, made: &mut CachedPage, number: usize) -> Result<String, P
     }))
 }
 
-/// What a run came to, worked out once for each state of it.
-fn note(store: &Store, made: &mut CachedPage, summary: &RunSummary) -> Result<Note, PageError> {
+/// Returns the result of a run, which is computed once for each state of the run.
+fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<CachedResult, PageError> {
     let state = format!("{}{:?}", summary.trials, summary.ended);
-    if let Some((_, note)) = made.notes.get(&summary.id).filter(|(of, _)| *of == state) {
-        return Ok(note.clone());
+    if let Some((_, result)) = cache.results.get(&summary.id).filter(|(known, _)| *known == state) {
+        return Ok(result.clone());
     }
     let loaded = LoadedRun::new(store, store.run(&summary.id.0)?)?;
     let unfinished = summary.ended.is_none();
     let answer = loaded.in_words().map(|answer| if unfinished { format!("so far: {answer}") } else { answer });
     let expected = unfinished.then(|| forecast(&loaded.record.plan, &History::new(loaded.trials)).expected);
-    let note = Note { expected, answer };
-    if made.notes.len() >= NOTES_MAX {
-        made.notes.clear();
+    let result = CachedResult { expected, answer };
+    if cache.results.len() >= RESULTS_MAX {
+        cache.results.clear();
     }
-    made.notes.insert(summary.id.clone(), (state, note.clone()));
-    Ok(note)
+    cache.results.insert(summary.id.clone(), (state, result.clone()));
+    Ok(result)
 }
 
-/// What `nearfar compare` would be asked.
-fn asked(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
+/// Returns the arguments of `nearfar compare` for a query.
+fn compare_args(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
     let values = |key: &str| -> Vec<String> {
         let of_key = head.query.iter().filter(|(name, value)| name == key && !value.is_empty());
         of_key.flat_map(|(_, value)| value.split(',').map(str::to_string)).collect()
@@ -266,10 +265,10 @@ fn asked(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
     let mut runs = values("run");
     runs.dedup();
     if runs.len() > COMPARED_MAX {
-        return Err(CliError::usage(format!("at most {COMPARED_MAX} runs are compared at once")));
+        return Err(CliError::usage(format!("at most {COMPARED_MAX} runs can be compared")));
     }
-    let one = |key: &str| head.asked(key).filter(|value| !value.is_empty()).map(str::to_string);
-    // Several runs are mostly compared with each other, not their placements.
+    let one = |key: &str| head.query_value(key).filter(|value| !value.is_empty()).map(str::to_string);
+    // Several runs are compared with each other by default, not their placements.
     let by = one("by").or_else(|| (runs.len() > 1).then(|| "run".to_string()));
     Ok(cli::CompareArgs {
         by,
@@ -278,19 +277,20 @@ fn asked(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
         parquet: None,
         runs,
         index: None,
-        all_metrics: head.asked("all-metrics").is_some(),
+        all_metrics: head.query_value("all-metrics").is_some(),
         format: cli::TableFormat::Text,
     })
 }
 
-/// A comparison with the form that asks for one; the form alone where nothing is asked yet.
+/// Renders the form and, if there is a query, the comparison.
 fn comparison_page(store: &Store, head: &RequestHead) -> Result<String, PageError> {
-    let args = asked(head)?;
-    let anything = !head.query.is_empty();
-    let made = anything.then(|| compare::comparison(&args, store)).transpose();
-    let refused = made.as_ref().err().filter(|failure| failure.is_usage()).map(|failure| failure.parts().0.to_string());
-    let comparison = match made {
-        Ok(comparison) => comparison.map(|made| if args.all_metrics { made } else { made.main_metrics() }),
+    let args = compare_args(head)?;
+    let has_query = !head.query.is_empty();
+    let result = has_query.then(|| compare::comparison(&args, store)).transpose();
+    let refused =
+        result.as_ref().err().filter(|failure| failure.is_usage()).map(|failure| failure.parts().0.to_string());
+    let comparison = match result {
+        Ok(comparison) => comparison.map(|all| if args.all_metrics { all } else { all.main_metrics() }),
         Err(_) if refused.is_some() => None,
         Err(failure) => return Err(failure.into()),
     };

@@ -1,4 +1,4 @@
-//! The head of a request, read within a time and a size, and taken apart by httparse. Does not judge what is asked for.
+//! Reads the head of a request with a time limit and a size limit, and parses it. Must not depend on routes or access.
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -6,51 +6,51 @@ use std::time::{Duration, Instant};
 
 use super::response::HttpStatus;
 
-/// A head beyond this is nobody's browser: those of browsers have one or two KiB.
+/// Maximum length of a head; those of browsers have one or two KiB.
 pub const BYTES_MAX: usize = 16 << 10;
-/// Likewise: browsers send about twenty.
+/// Maximum number of header fields; browsers send about twenty.
 const FIELDS_MAX: usize = 64;
-/// While it comes in small pieces the head is looked at after so many of them only, or at its end.
-const LOOKS_EARLY: u32 = 8;
+/// Maximum number of reads after which an incomplete head is parsed; later ones are parsed only at the end of the head.
+const EARLY_PARSES_MAX: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     Get,
-    /// Without the body.
+    /// Like GET, without the body.
     Head,
-    /// Nothing: this server changes nothing.
+    /// Any other method; none is supported.
     Other,
 }
 
-/// A request without its body, which nobody reads.
+/// A request without its body, which is never read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     pub method: Method,
-    /// Its path as it was sent, without the question.
+    /// The path without the query, not decoded.
     pub path: String,
-    /// What follows the question mark: decoded keys and values in their order.
+    /// The query: decoded keys and values in their order.
     pub query: Vec<(String, String)>,
-    /// Whom the client thinks that it talks to.
+    /// The `Host` field, or the authority of a proxy request.
     pub host: Option<String>,
-    /// All cookies, as they were sent.
+    /// All cookies, each as `NAME=VALUE`.
     pub cookies: Vec<String>,
-    /// What follows `Bearer`.
+    /// The bearer token of the `Authorization` field.
     pub bearer: Option<String>,
-    /// The event that the client saw last.
+    /// The id of the last event that the client received.
     pub last_event_id: Option<String>,
 }
 
-/// Why there is no head.
+/// Error of [`read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// The client said nothing, or is gone: nobody reads an answer.
+    /// The client sent nothing or has gone, so no response is sent.
     Gone,
     With(HttpStatus, &'static str),
 }
 
 impl RequestHead {
-    /// The first value of a key.
-    pub fn asked(&self, key: &str) -> Option<&str> {
+    /// Returns the first value of a key of the query.
+    pub fn query_value(&self, key: &str) -> Option<&str> {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 }
@@ -62,52 +62,52 @@ pub fn read(stream: &mut TcpStream, limit: Duration) -> Result<RequestHead, Head
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
-            return Err(late(&bytes));
+            return Err(timeout(&bytes));
         }
         let count = match stream.read(&mut piece) {
-            Ok(0) => return Err(cut(&bytes)),
+            Ok(0) => return Err(truncated(&bytes)),
             Ok(count) => count,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return Err(late(&bytes));
+                return Err(timeout(&bytes));
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(_) => return Err(HeadError::Gone),
         };
-        let known = bytes.len().saturating_sub(3);
+        let unscanned = bytes.len().saturating_sub(3);
         bytes.extend_from_slice(&piece[..count]);
         reads += 1;
-        let ended = bytes[known..].windows(2).any(|two| two == b"\n\n")
-            || bytes[known..].windows(4).any(|four| four == b"\r\n\r\n");
-        // Parsing after every byte of a slow client would be work for nothing.
-        if (ended || reads <= LOOKS_EARLY)
+        let is_complete = bytes[unscanned..].windows(2).any(|two| two == b"\n\n")
+            || bytes[unscanned..].windows(4).any(|four| four == b"\r\n\r\n");
+        // Parsing after every byte of a slow client would waste CPU time.
+        if (is_complete || reads <= EARLY_PARSES_MAX)
             && let Some(head) = parse(&bytes)?
         {
             return Ok(head);
         }
         if bytes.len() >= BYTES_MAX {
-            return Err(HeadError::With(HttpStatus::HeadTooLarge, "the head of the request has more than 16 KiB"));
+            return Err(HeadError::With(HttpStatus::HeadTooLarge, "the head of the request exceeds 16 KiB"));
         }
     }
 }
 
-/// Half a request deserves an answer; a browser that opened a connection for later does not want one.
-fn late(bytes: &[u8]) -> HeadError {
+/// Returns the error of a time-out. A client that sent nothing gets no response: browsers open spare connections.
+fn timeout(bytes: &[u8]) -> HeadError {
     if bytes.is_empty() {
         HeadError::Gone
     } else {
-        HeadError::With(HttpStatus::Timeout, "the request did not come to its end")
+        HeadError::With(HttpStatus::Timeout, "the request is incomplete: timed out")
     }
 }
 
-fn cut(bytes: &[u8]) -> HeadError {
-    if bytes.is_empty() { HeadError::Gone } else { bad("the request ends in the middle") }
+fn truncated(bytes: &[u8]) -> HeadError {
+    if bytes.is_empty() { HeadError::Gone } else { bad("the request is truncated") }
 }
 
-fn bad(why: &'static str) -> HeadError {
-    HeadError::With(HttpStatus::BadRequest, why)
+fn bad(message: &'static str) -> HeadError {
+    HeadError::With(HttpStatus::BadRequest, message)
 }
 
-/// None while it is not all there.
+/// Parses a head; returns `None` if it is incomplete.
 fn parse(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
@@ -117,7 +117,7 @@ fn parse(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
         Err(httparse::Error::TooManyHeaders) => {
             return Err(HeadError::With(HttpStatus::HeadTooLarge, "the request has more than 64 header fields"));
         }
-        Err(_) => return Err(bad("this is not a request of HTTP/1.1")),
+        Err(_) => return Err(bad("not an HTTP/1.1 request")),
     }
     let method = match request.method {
         Some("GET") => Method::Get,
@@ -134,13 +134,13 @@ fn parse(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
         bearer: None,
         last_event_id: None,
     };
-    let mut named = false;
+    let mut has_host = false;
     for field in request.headers.iter() {
-        let text = || std::str::from_utf8(field.value).map(str::trim).map_err(|_| bad("a header field is not text"));
+        let text = || std::str::from_utf8(field.value).map(str::trim).map_err(|_| bad("a header field is not UTF-8"));
         match field.name.to_ascii_lowercase().as_str() {
-            "host" if named => return Err(bad("the request names two hosts")),
+            "host" if has_host => return Err(bad("the request has two Host fields")),
             "host" => {
-                named = true;
+                has_host = true;
                 let name = text()?.to_string();
                 head.host.get_or_insert(name);
             }
@@ -158,7 +158,7 @@ fn bearer(text: &str) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_string())
 }
 
-/// Host, path and query of a target; the host only of those that proxies send.
+/// Splits a request target into authority, path and query. Only requests to proxies have an authority.
 fn target(text: &str) -> Result<(Option<&str>, &str, &str), HeadError> {
     let text = text.split('#').next().unwrap_or_default();
     let (authority, rest) = match text.strip_prefix("http://") {
@@ -169,10 +169,10 @@ fn target(text: &str) -> Result<(Option<&str>, &str, &str), HeadError> {
         None => (None, text),
     };
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    if path.starts_with('/') { Ok((authority, path, query)) } else { Err(bad("the request's target is no path")) }
+    if path.starts_with('/') { Ok((authority, path, query)) } else { Err(bad("the request target is not a path")) }
 }
 
-/// `a=1&b=two+words`, decoded.
+/// Parses and decodes a query such as `a=1&b=two+words`.
 fn pairs(query: &str) -> Result<Vec<(String, String)>, HeadError> {
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts
@@ -184,10 +184,10 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, HeadError> {
 }
 
 fn decoded(text: &str) -> Result<String, HeadError> {
-    percent_decoded(&text.replace('+', " ")).ok_or_else(|| bad("the question of the request is not well formed"))
+    percent_decoded(&text.replace('+', " ")).ok_or_else(|| bad("the query is malformed"))
 }
 
-/// Text with its `%XX` replaced; none where one is cut off or the whole is not text. What it says may still be anything.
+/// Decodes `%XX`; returns `None` if an escape is malformed, or if the result is not UTF-8 or contains NUL.
 pub fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_taken_apart() {
+    fn request_head_is_parsed() {
         let text =
             b"GET /runs/ab?seen=1%2B1&by=two+words&flag HTTP/1.1\r\nHost: localhost:6327\r\nCookie: a=b; c=d\r\n\
                      Cookie: e=f\r\nAuthorization: bearer  xyz\r\nLAST-EVENT-ID: 7\r\n\r\n";
         let head = parse(text).unwrap().unwrap();
         assert_eq!((head.method, head.path.as_str()), (Method::Get, "/runs/ab"));
         assert_eq!(
-            (head.asked("seen"), head.asked("by"), head.asked("flag")),
+            (head.query_value("seen"), head.query_value("by"), head.query_value("flag")),
             (Some("1+1"), Some("two words"), Some(""))
         );
         assert_eq!(head.host.as_deref(), Some("localhost:6327"));
@@ -239,11 +239,11 @@ mod tests {
     fn proxy_request_target_names_the_host() {
         let head = parse(b"HEAD http://evil.example/x?y=1 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap().unwrap();
         assert_eq!((head.method, head.path.as_str()), (Method::Head, "/x"));
-        assert_eq!(head.host.as_deref(), Some("evil.example"), "as RFC 9112 has it");
+        assert_eq!(head.host.as_deref(), Some("evil.example"), "RFC 9112, section 3.2.2");
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn malformed_requests_are_rejected() {
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(65));
         let cases: [(&[u8], HttpStatus); 9] = [
             (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", HttpStatus::BadRequest),

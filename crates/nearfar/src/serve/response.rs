@@ -1,4 +1,4 @@
-//! An answer and how it is sent: status, the header fields that every answer has, and the body. Must not know what it says.
+//! Builds and sends responses: status, common header fields and the body. Must not depend on the contents.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
@@ -10,37 +10,35 @@ use sha2::{Digest, Sha256};
 
 use super::request::Method;
 
-/// So much is handed to the kernel at once; between two pieces the time is looked at.
+/// Maximum length of a write; the deadline is checked between writes.
 const PIECE: usize = 64 << 10;
-/// A piece that nobody takes for so long is given up.
+/// Time limit of a write.
 const PIECE_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpStatus {
     Ok,
-    /// There is nothing and will be nothing.
     NoContent,
     SeeOther,
-    /// No request of HTTP, or one that makes no sense.
+    /// Malformed request.
     BadRequest,
-    /// Without the token.
+    /// Missing or wrong token.
     Unauthorized,
     Forbidden,
-    /// There is no such thing.
     NotFound,
-    /// Only GET and HEAD.
+    /// Neither GET nor HEAD.
     MethodNotAllowed,
-    /// Half a request, and then nothing.
+    /// Incomplete request at the time limit.
     Timeout,
     HeadTooLarge,
-    /// Our failure, or the results file's.
+    /// Error of this program or of the results file.
     Internal,
     Unavailable,
 }
 
 impl HttpStatus {
-    /// Number and words, as they are sent and shown.
-    pub fn words(self) -> &'static str {
+    /// Code and reason phrase.
+    pub fn text(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
             Self::NoContent => "204 No Content",
@@ -75,35 +73,35 @@ impl HttpResponse {
         Self::new(status, "application/json", format!("{value:#}\n").into())
     }
 
-    /// That it is elsewhere on this server.
+    /// A redirect to another path of this server.
     pub fn redirect(to: &str) -> Self {
-        let mut reply = Self::new(HttpStatus::SeeOther, "text/plain; charset=utf-8", "".into());
-        reply.header("Location", to.into());
-        reply
+        let mut response = Self::new(HttpStatus::SeeOther, "text/plain; charset=utf-8", "".into());
+        response.header("Location", to.into());
+        response
     }
 
-    /// That there is nothing and will be nothing: a stream of events is not asked for again.
-    pub fn nothing() -> Self {
+    /// An empty response to a request for events, after which browsers do not reconnect.
+    pub fn no_content() -> Self {
         Self::new(HttpStatus::NoContent, "", "".into())
     }
 
-    /// A page that says what is wrong, without a way further, for who may not be let in.
+    /// An error page without links, for clients without access.
     pub fn refusal(status: HttpStatus, what: &str, hint: Option<&str>) -> Self {
-        Self { status, ..Self::page(report::html::error_page(status.words(), what, hint, false).into()) }
+        Self { status, ..Self::page(report::html::error_page(status.text(), what, hint, false).into()) }
     }
 
-    /// A page that says what is wrong to who is in.
+    /// An error page with links, for clients with access.
     pub fn error_page(status: HttpStatus, what: &str, hint: Option<&str>) -> Self {
-        Self { status, ..Self::page(report::html::error_page(status.words(), what, hint, true).into()) }
+        Self { status, ..Self::page(report::html::error_page(status.text(), what, hint, true).into()) }
     }
 
     fn new(status: HttpStatus, kind: &'static str, body: Arc<str>) -> Self {
         Self { status, kind, headers: Vec::new(), body }
     }
 
-    /// Adds a header field; what it says is ours.
+    /// Adds a header field. The value must be a single line.
     pub fn header(&mut self, name: &'static str, value: String) {
-        debug_assert!(!value.contains(['\r', '\n']), "a field is one line");
+        debug_assert!(!value.contains(['\r', '\n']), "header fields are single lines");
         self.headers.push((name, value));
     }
 
@@ -112,11 +110,11 @@ impl HttpResponse {
         self.headers.iter().find(|(name, _)| *name == "Location").map(|(_, value)| value.as_str())
     }
 
-    /// Sends it, as long as the client takes it.
+    /// Sends the response, at most for `limit`.
     pub fn send(&self, stream: &mut TcpStream, method: Method, limit: Duration) -> io::Result<()> {
-        let mut head = start(self.status);
+        let mut head = common_head(self.status);
         if !self.kind.is_empty() {
-            let _ = write!(head, "Content-Type: {}\r\n", self.kind); // text can always be written to
+            let _ = write!(head, "Content-Type: {}\r\n", self.kind); // cannot fail
         }
         if self.status != HttpStatus::NoContent {
             let _ = write!(head, "Content-Length: {}\r\n", self.body.len());
@@ -131,31 +129,31 @@ impl HttpResponse {
     }
 }
 
-/// The head of a stream of events, which goes on.
+/// Sends the head of an event stream.
 pub fn send_stream_head(stream: &mut TcpStream) -> io::Result<()> {
-    let head = start(HttpStatus::Ok) + "Content-Type: text/event-stream\r\nX-Accel-Buffering: no\r\n\r\n";
+    let head = common_head(HttpStatus::Ok) + "Content-Type: text/event-stream\r\nX-Accel-Buffering: no\r\n\r\n";
     send_now(stream, &head)
 }
 
-/// A few bytes to a client that should be there.
+/// Sends a few bytes, at most for [`PIECE_LIMIT`].
 pub fn send_now(stream: &mut TcpStream, text: &str) -> io::Result<()> {
     write_until(stream, text.as_bytes(), Instant::now() + PIECE_LIMIT)
 }
 
-/// Status line and the fields that every answer has: nothing is kept by anybody on the way, nothing is fetched from elsewhere,
-/// no script runs but ours, no other site shows the page inside of its own.
-fn start(status: HttpStatus) -> String {
+/// Returns the status line and the common fields: responses are not cached, pages load nothing from other servers and
+/// run only the two known scripts, and other sites cannot embed the pages.
+fn common_head(status: HttpStatus) -> String {
     format!(
         "HTTP/1.1 {}\r\nServer: nearfar\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
          Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
          Content-Security-Policy: {}\r\n",
-        status.words(),
+        status.text(),
         *POLICY
     )
 }
 
-/// Our two scripts are named by their hashes. Styles may stand in the page, where pictures have their own: without a network a
-/// style can tell nobody anything.
+/// Allows the two scripts by their hashes. Inline styles, which the charts use, are allowed: without a network, a style
+/// cannot leak data.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = |script: &str| format!("'sha256-{}'", base64(&Sha256::digest(script)));
     format!(
@@ -176,7 +174,7 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(group).collect()
 }
 
-/// The kernel's limit is for each piece, so a client that takes a byte now and then is stopped here.
+/// Writes all bytes before `until`. The time limit of the socket is per write, so it does not stop slow readers.
 fn write_until(stream: &mut TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {
         let mut rest = piece;
@@ -202,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_written_as_others_write_it() {
+    fn base64_matches_known_values() {
         let cases = [
             ("", ""),
             ("f", "Zg=="),
@@ -217,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_are_named_by_their_hashes_and_nothing_else_may_run() {
+    fn policy_allows_scripts_only_by_hash() {
         assert_eq!(POLICY.matches("'sha256-").count(), 2);
         assert!(!POLICY.contains("script-src 'unsafe") && !POLICY.contains("http"), "{}", *POLICY);
     }

@@ -1,28 +1,27 @@
-//! What an address asks for. It is taken apart here and looked up in the results file: names that are not there are not found,
-//! whatever they look like.
+//! Parses URL paths. Names of runs are only looked up in the results file, so any other name is not found.
 
 use super::request::percent_decoded;
 
-/// What can be asked for.
+/// A resource of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     Runs,
     RunsJson,
-    /// News of the whole file.
+    /// Events of the whole results file.
     Events,
-    /// A run's page, by its id.
+    /// The page of a run, by its id.
     Run(String),
     RunJson(String),
     RunEvents(String),
     /// The report of the latest runs.
     Report,
-    /// A comparison, or the form that asks for one.
+    /// A comparison, or the form for one.
     Compare,
     CompareJson,
 }
 
 impl Route {
-    /// What a path asks for; none where it is nothing.
+    /// Parses a path; returns `None` if there is no such resource.
     pub fn of(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
         match parts[..] {
@@ -44,8 +43,8 @@ impl Route {
         }
     }
 
-    /// Whether a program asks, which wants to be told in JSON what is wrong.
-    pub fn is_for_programs(&self) -> bool {
+    /// Whether errors are sent as JSON instead of a page.
+    pub fn is_json(&self) -> bool {
         matches!(self, Self::RunsJson | Self::RunJson(_) | Self::CompareJson)
     }
 }
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_lead_to_what_they_name_and_nowhere_else() {
+    fn only_known_paths_have_a_route() {
         let cases = [
             ("/", Some(Route::Runs)),
             ("/runs/ab12", Some(Route::Run("ab12".into()))),
@@ -63,7 +62,7 @@ mod tests {
             ("/runs/ab12/events", Some(Route::RunEvents("ab12".into()))),
             ("/events", Some(Route::Events)),
             ("/compare", Some(Route::Compare)),
-            // A name that no run has.
+            // No run has this name.
             ("/runs/..%2f..%2fetc%2fpasswd", Some(Route::Run("../../etc/passwd".into()))),
             ("/../../etc/passwd", None),
             ("/runs/../../etc/passwd", None),

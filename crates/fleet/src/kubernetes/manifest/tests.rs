@@ -1,4 +1,4 @@
-//! What is written, read back as the API's own types: a field that they do not have, or of another kind, would be lost or refused.
+//! Parses the manifests with the types of the Kubernetes API, which drop unknown fields and reject wrong types.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
@@ -20,8 +20,8 @@ fn tolerations() -> Vec<Toleration> {
     ["dedicated=nearfar:NoSchedule", "gpu"].iter().map(|text| Toleration::parse(text).unwrap()).collect()
 }
 
-/// With all that there is, or with as little as may be.
-fn with(on: &Selection, order: &JobSpec, all: bool) -> Vec<Value> {
+/// Returns the objects of a manifest with all optional parts, or with none.
+fn build(on: &Selection, order: &JobSpec, all: bool) -> Vec<Value> {
     let (image, tolerations) = (Image::parse("registry.example.org/nearfar:0.1").unwrap(), tolerations());
     let tolerations: &[Toleration] = if all { &tolerations } else { &[] };
     let manifest = Manifest {
@@ -47,40 +47,40 @@ fn as_typed<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
 }
 
 #[test]
-fn objects_are_those_of_the_api() {
+fn objects_match_the_types_of_the_api() {
     let mut kinds = Vec::new();
     for on in selections() {
         for all in [false, true] {
-            for object in with(&on, &order("name = 'x'\n"), all) {
+            for object in build(&on, &order("name = 'x'\n"), all) {
                 let kind = object["kind"].as_str().unwrap().to_string();
                 let typed = match &*kind {
                     "ConfigMap" => as_typed::<ConfigMap>(&object),
                     "Job" => as_typed::<Job>(&object),
                     "DaemonSet" => as_typed::<DaemonSet>(&object),
                     "Pod" => as_typed::<Pod>(&object),
-                    other => panic!("{other} is not looked at"),
+                    other => panic!("unexpected kind {other}"),
                 };
-                assert_eq!(typed, object, "what is not in both is not of the API");
+                assert_eq!(typed, object, "fields differ from the API");
                 kinds.push(kind);
             }
         }
     }
     for kind in ["ConfigMap", "Job", "DaemonSet", "Pod"] {
-        assert!(kinds.iter().any(|made| made == kind), "{kind} was not made");
+        assert!(kinds.iter().any(|built| built == kind), "no {kind}");
     }
 }
 
-/// What the API refuses although its types have it (Kubernetes documentation, "Jobs" and `DaemonSet`).
+/// Rules of the API that its types do not express (Kubernetes documentation, "Jobs" and `DaemonSet`).
 #[test]
-fn rules_between_fields_are_kept() {
+fn objects_follow_the_rules_between_fields() {
     for on in selections() {
         for all in [false, true] {
-            for object in with(&on, &order(""), all) {
+            for object in build(&on, &order(""), all) {
                 let template = &object["spec"]["template"];
                 let spec = &template["spec"];
                 match object["kind"].as_str() {
                     Some("Job") => {
-                        // A policy of failures wants pods that are not restarted in place.
+                        // A pod failure policy requires `Never`.
                         assert_eq!(spec["restartPolicy"], "Never");
                         assert_eq!(spec["containers"][0]["name"], "nearfar");
                         assert_eq!(spec["activeDeadlineSeconds"].as_u64(), all.then_some(4500));
@@ -105,8 +105,8 @@ fn rules_between_fields_are_kept() {
 }
 
 #[test]
-fn each_named_node_has_a_job_of_its_own() {
-    let objects = with(&Selection::parse("a,b.example.org").unwrap(), &order(""), false);
+fn each_named_node_has_one_job() {
+    let objects = build(&Selection::parse("a,b.example.org").unwrap(), &order(""), false);
     let jobs: Vec<&Value> = objects.iter().filter(|object| object["kind"] == "Job").collect();
     let field = "requiredDuringSchedulingIgnoredDuringExecution";
     let nodes: Vec<&Value> = jobs
@@ -122,9 +122,9 @@ fn each_named_node_has_a_job_of_its_own() {
 }
 
 #[test]
-fn only_who_changes_settings_is_privileged() {
+fn only_pods_that_change_settings_are_privileged() {
     let on = Selection::parse("a").unwrap();
-    let worker = |all: bool| with(&on, &order(""), all)[1]["spec"]["template"]["spec"].clone();
+    let worker = |all: bool| build(&on, &order(""), all)[1]["spec"]["template"]["spec"].clone();
     let (plain, privileged) = (worker(false), worker(true));
     assert_eq!(plain["containers"][0]["securityContext"]["capabilities"]["add"], json!(["SYS_NICE"]));
     assert_eq!(plain["containers"][0]["securityContext"]["privileged"], false);
@@ -137,9 +137,8 @@ fn only_who_changes_settings_is_privileged() {
     assert!(plain["containers"][0].get("resources").is_none());
 }
 
-/// Whatever an experiment's text is, it comes out of the YAML as it went in.
 #[test]
-fn texts_survive_the_way_out_and_back() {
+fn experiment_text_survives_yaml_round_trip() {
     let texts = [
         "name = \"quick\"\nquestion = 'a: b # c'\n[repeat]\nmin = 6\n",
         "no end of line",
@@ -150,10 +149,10 @@ fn texts_survive_the_way_out_and_back() {
         "yes",
         "1:30",
         "012",
-        "a very long line that is longer than any width at which somebody would fold it, and then some more of it \n",
+        "a very long line that is longer than any width at which a writer would fold it, and then some more of it \n",
     ];
     for text in texts {
-        let objects = with(&Selection::parse("a").unwrap(), &order(text), true);
+        let objects = build(&Selection::parse("a").unwrap(), &order(text), true);
         let yaml = to_yaml(&objects).unwrap();
         let read: Vec<Value> = serde_saphyr::from_multiple(&yaml).unwrap_or_else(|error| panic!("{error}\n{yaml}"));
         assert_eq!(read, objects, "{yaml}");
@@ -161,8 +160,8 @@ fn texts_survive_the_way_out_and_back() {
     let large = order(&"#".repeat(EXPERIMENT_BYTES_MAX + 1));
     let on = Selection::All;
     let image = Image("nearfar".into());
-    let pods = PodTemplate { on: &on, image: &image, results: FOLDER, tolerations: &[] };
+    let pods = PodTemplate { on: &on, image: &image, results: RESULTS_DIR, tolerations: &[] };
     let manifest =
         Manifest { pods, order: &large, program: "nearfar", whole: None, privileged: false, deadline_seconds: None };
-    assert!(manifest.objects().unwrap_err().contains("Kubernetes keeps 921600 at most"));
+    assert!(manifest.objects().unwrap_err().contains("the maximum in a ConfigMap is 921600"));
 }

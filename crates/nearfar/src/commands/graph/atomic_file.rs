@@ -12,8 +12,8 @@ use super::build_dir::sync_dir;
 use super::{BUFFER, dir_of, exists};
 use crate::error::{CliError, CliStatus};
 
-/// A new file that is removed unless it is finished. A killed process leaves the partial file, which the next process that
-/// creates the same file overwrites.
+/// A new file that is removed unless it is finished. A killed process leaves the partial file, which the next process
+/// that creates the same file overwrites.
 pub struct AtomicFile {
     path: PathBuf,
     partial: PathBuf,
@@ -93,8 +93,8 @@ fn open_locked(partial: &Path) -> io::Result<File> {
             Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => return Err(error),
             _ => {}
         }
-        // The previous owner may have renamed or removed the file in the meantime; the locked file is then another one and must
-        // not be truncated.
+        // The previous owner may have renamed or removed the file in the meantime; the locked file is then another one
+        // and must not be truncated.
         let (locked, named) = (file.metadata()?, fs::metadata(partial));
         if named.is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino())) {
             file.set_len(0)?;

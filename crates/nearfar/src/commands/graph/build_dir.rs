@@ -1,5 +1,5 @@
-//! The directory of an out-of-core build, next to the graph file: part files, a checkpoint and a lock. The graph file is created
-//! only when it is complete.
+//! The directory of an out-of-core build, next to the graph file: part files, a checkpoint and a lock. The graph file
+//! is created only when it is complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -35,8 +35,8 @@ pub fn used(path: &Path) -> Bytes {
     Bytes(files.filter_map(|file| file.metadata().ok()).map(|about| about.blocks() * 512).sum())
 }
 
-/// Removes the build directory of a finished graph. A graph is finished if the graph part is a hard link to the graph file, or if
-/// there is no checkpoint to resume from.
+/// Removes the build directory of a finished graph. A graph is finished if the graph part is a hard link to the graph
+/// file, or if there is no checkpoint to resume from.
 pub fn clean(graph: &Path) {
     let path = path_of(graph);
     let has_checkpoint = path.join(CHECKPOINT).exists();

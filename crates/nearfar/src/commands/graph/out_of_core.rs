@@ -17,8 +17,8 @@ use super::{GraphFacts, dir_of, exists, facts_of_graph};
 use crate::cli::{BuildArgs, EdgeFormat};
 use crate::error::{CliError, CliStatus};
 
-/// Reserve for memory that is not counted: stacks, per-thread memory of the C library, parts of the program that are not loaded
-/// yet. A resumed build reserves half, because the initial memory of a process varies and the build did fit before.
+/// Reserve for uncounted memory: stacks, per-thread memory of the C library, and program parts that are not loaded yet.
+/// A resumed build reserves half, because the initial memory of a process varies and the build did fit before.
 const RESERVE: u64 = 8 << 20;
 const RESERVE_PER_THREAD: u64 = 1 << 20;
 /// Number of edges at the start of each read that are compared with the generator.

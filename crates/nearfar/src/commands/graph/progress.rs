@@ -1,4 +1,4 @@
-//! Progress and remaining time of a build, shown after the first second: a progress bar if stderr is a terminal, else lines.
+//! Progress and remaining time of a build, shown after one second: a progress bar if stderr is a terminal, else lines.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
