@@ -1,6 +1,6 @@
-//! The paging controller: reads page faults, lets the predictor decide, and advises the kernel. It has two threads,
-//! because paging out waits for the disk and must not delay prefetches. If the controller dies, the program continues
-//! with the kernel's own swap and without a limit. Must not know how the expansion is set up.
+//! The paging controller: reads page faults, lets the predictor and the governor decide, and advises the kernel. It has
+//! two threads, because paging out waits for the disk and must not delay prefetches. If the controller dies, the program
+//! continues with the kernel's own swap and without a limit. Must not know how the expansion is set up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,25 +14,9 @@ use machine::thread_time;
 
 use crate::advise::{AdviceKind, Processes};
 use crate::faults::{FaultSource, SensorEvent};
+use crate::predict::governor::{Effort, Governor, GovernorCounts, Guard, Sampling};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
 use crate::trace::{Record, Trace};
-
-/// Maximum delay of a poll while part of the program is in far memory, and while nothing is.
-const PACE: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
-/// CPU time that needs no justification: this fraction of one CPU, plus this initial amount in seconds.
-const FREE_SHARE: f64 = 0.10;
-const FREE_TO_BEGIN: f64 = 0.05;
-/// Beyond that, CPU time is earned by pages prefetched or evicted, in seconds each: what the program would spend on
-/// them.
-const EARNED_PER_PAGE: f64 = 8e-6;
-/// Number of polls in a row at which nothing could be evicted for waiting processes; after that, the kernel decides.
-const FUTILE_POLLS_MAX: u32 = 100;
-/// A batch of at least this many faults is useless if fewer than a tenth belong to a stream.
-const USELESS_MIN: u64 = 50;
-/// After this many useless batches in a row, the controller backs off, initially for the first time and at most for the
-/// second.
-const USELESS_POLLS: u32 = 3;
-const BACKOFF: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(160)];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControllerStats {
@@ -66,7 +50,7 @@ struct ControllerShared {
     out_refused: AtomicU64,
     /// CPU time of the evicting thread, in nanoseconds.
     out_cpu: AtomicU64,
-    stats: Mutex<ControllerStats>,
+    piloted: Mutex<ControllerStats>,
 }
 
 pub(crate) struct PagingController {
@@ -88,9 +72,9 @@ impl PagingController {
             let shared = shared.clone();
             std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
         };
-        let fault_loop = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
+        let flight = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
-            fault_loop.run();
+            flight.run();
             // The channel is closed now; few evictions remain.
             let _ = evictor.join();
         })?;
@@ -98,14 +82,14 @@ impl PagingController {
     }
 
     /// Returns the statistics so far.
-    pub(crate) fn stats(&self) -> ControllerStats {
-        *self.shared.stats.lock().expect("no holder panics")
+    pub(crate) fn piloted(&self) -> ControllerStats {
+        *self.shared.piloted.lock().expect("no holder panics")
     }
 
     pub(crate) fn stop(self) -> ControllerStats {
         self.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
-        *self.shared.stats.lock().expect("no holder panics")
+        *self.shared.piloted.lock().expect("no holder panics")
     }
 }
 
@@ -138,22 +122,11 @@ struct FaultLoop {
     /// Recorder of faults and advice.
     trace: Option<Trace>,
     began: Instant,
-    backoff: Backoff,
-    own: ControllerStats,
+    governor: Governor,
+    /// Samples lost because a ring was full.
+    lost: u64,
     /// Lets processes that find no memory wait, if the kernel can; `None` once nothing more can be evicted.
     caretaker: Option<OomGuard>,
-    /// Number of polls in a row at which nothing could be evicted for them.
-    futile_polls: u32,
-}
-
-/// State of the back-off: samples of random access are useless and cost time.
-#[derive(Default)]
-struct Backoff {
-    until: Option<Instant>,
-    length: Duration,
-    useless: u32,
-    seen: u64,
-    matched: u64,
 }
 
 impl FaultLoop {
@@ -175,35 +148,26 @@ impl FaultLoop {
             to_evictor,
             trace: None,
             began: Instant::now(),
-            backoff: Backoff::default(),
-            own: ControllerStats::default(),
+            governor: Governor::new(tuning),
+            lost: 0,
             caretaker: None,
-            futile_polls: 0,
         }
     }
 
     fn run(mut self) {
         self.caretaker = self.group.guard_oom();
-        let mut next_check = self.began;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            self.sense.wait(PACE[usize::from(!self.sense.watches_minor())]);
-            let now = Instant::now();
-            if now >= next_check {
-                next_check = now + PACE[1];
-                self.rest_if_useless(now);
-                if self.backoff.until.is_none() {
-                    self.select_fault_events();
-                }
+            self.sense.wait(Governor::pace(self.sense.watches_minor()));
+            if let Some(sampling) = self.governor.check(&self.predictor.counts(), self.began.elapsed()) {
+                self.sample(sampling);
                 self.make_room();
                 self.publish();
             }
-            let steer = self.may_steer();
-            self.poll(steer && self.sense.watches_minor());
-            if steer {
-                self.act();
-            } else {
-                self.own.throttled += 1;
-                std::thread::sleep(PACE[0]);
+            let pause = self.governor.pause(&self.effort());
+            self.poll(pause.is_none() && self.sense.watches_minor());
+            match pause {
+                None => self.act(),
+                Some(pause) => std::thread::sleep(pause),
             }
         }
         // From here on, no thread frees memory for waiting processes.
@@ -213,41 +177,31 @@ impl FaultLoop {
 
     /// Minor faults report hits on prefetched pages. Before anything is in far memory, they report nothing and slow
     /// down first accesses.
-    fn select_fault_events(&mut self) {
-        let far = self.group.held().is_ok_and(|held| held.swap.0 > 0);
+    fn sample(&mut self, sampling: Sampling) {
+        self.sense.watch_major(sampling == Sampling::On);
+        let far = sampling == Sampling::On && self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
     }
 
-    /// The kernel gives up when all pages of a cgroup were used recently, even if far memory is free; then the
-    /// controller evicts pages of its choice. If nothing can be evicted, the kernel kills a process.
     fn make_room(&mut self) {
-        if self.caretaker.is_none() || !self.group.is_waiting() {
-            self.futile_polls = 0;
-            return;
-        }
-        self.own.rescues += 1;
-        let share = (self.tuning.dram / 8).max(1 << 20);
+        let waiting = self.caretaker.is_some() && self.group.is_waiting();
+        let Some(share) = self.governor.rescue(waiting) else { return };
         let done: u64 =
             self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
-        self.futile_polls = if done > 0 { 0 } else { self.futile_polls + 1 };
-        if self.futile_polls >= FUTILE_POLLS_MAX {
+        if self.governor.rescued(done) == Guard::GiveUp {
             self.caretaker = None;
         }
     }
 
-    fn may_steer(&self) -> bool {
-        let counts = self.predictor.counts();
-        let pages = counts.fetched + self.shared.paged_out.load(Ordering::Relaxed) / self.tuning.page;
-        let free = self.began.elapsed().as_secs_f64() * FREE_SHARE + FREE_TO_BEGIN;
-        self.cpu() <= free + pages as f64 * EARNED_PER_PAGE
-    }
-
-    fn cpu(&self) -> f64 {
-        thread_time::used().as_secs_f64() + self.shared.out_cpu.load(Ordering::Relaxed) as f64 / 1e9
+    fn effort(&self) -> Effort {
+        let evicted = self.shared.paged_out.load(Ordering::Relaxed) / self.tuning.page;
+        let elapsed = self.began.elapsed();
+        let cpu = thread_time::used() + Duration::from_nanos(self.shared.out_cpu.load(Ordering::Relaxed));
+        Effort { pages: self.predictor.counts().fetched + evicted, cpu, elapsed }
     }
 
     fn poll(&mut self, steer: bool) {
-        let Self { sense, predictor, spaces, own, trace, .. } = self;
+        let Self { sense, predictor, spaces, lost, trace, .. } = self;
         let mut trace = trace.as_ref().map(Trace::open);
         sense.drain(|seen| {
             if let Some(trace) = &mut trace {
@@ -260,7 +214,7 @@ impl FaultLoop {
                     predictor.forget(process);
                     spaces.forget(process);
                 }
-                SensorEvent::Lost(count) => own.lost += count,
+                SensorEvent::Lost(count) => *lost += count,
             }
         });
     }
@@ -305,41 +259,19 @@ impl FaultLoop {
         (self.tuning.dram + pending) as i64 - (usage + self.slack) as i64
     }
 
-    fn rest_if_useless(&mut self, now: Instant) {
-        let counts = self.predictor.counts();
-        let seen = counts.major + counts.minor_seen;
-        let (new, matched) = (seen - self.backoff.seen, counts.matched - self.backoff.matched);
-        if let Some(until) = self.backoff.until {
-            if now < until {
-                return;
-            }
-            self.backoff.until = None;
-            // One more useless batch starts a longer back-off.
-            self.backoff.useless = USELESS_POLLS - 1;
-            self.sense.watch_major(true);
-            self.select_fault_events();
-        } else if new >= USELESS_MIN && matched * 10 < new {
-            self.backoff.useless += 1;
-            if self.backoff.useless >= USELESS_POLLS {
-                self.backoff.length = (self.backoff.length * 2).clamp(BACKOFF[0], BACKOFF[1]);
-                self.backoff.until = Some(now + self.backoff.length);
-                self.own.naps += 1;
-                self.sense.watch_major(false);
-                self.sense.watch_minor(false);
-            }
-        } else if new >= USELESS_MIN {
-            self.backoff.useless = 0;
-            self.backoff.length = Duration::ZERO;
-        }
-        (self.backoff.seen, self.backoff.matched) = (seen, counts.matched);
-    }
-
-    fn publish(&mut self) {
-        self.own.counts = self.predictor.counts();
-        self.own.paged_out = self.shared.paged_out.load(Ordering::Relaxed);
-        self.own.refused = self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed);
-        self.own.cpu = self.cpu();
-        self.own.elapsed = self.began.elapsed().as_secs_f64();
-        *self.shared.stats.lock().expect("no holder panics") = self.own;
+    fn publish(&self) {
+        let (effort, GovernorCounts { naps, rescues, throttled }) = (self.effort(), self.governor.counts());
+        let stats = ControllerStats {
+            counts: self.predictor.counts(),
+            paged_out: self.shared.paged_out.load(Ordering::Relaxed),
+            lost: self.lost,
+            cpu: effort.cpu.as_secs_f64(),
+            elapsed: effort.elapsed.as_secs_f64(),
+            naps,
+            rescues,
+            throttled,
+            refused: self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed),
+        };
+        *self.shared.piloted.lock().expect("no holder panics") = stats;
     }
 }

@@ -72,7 +72,8 @@ struct Cpu {
 
 pub(crate) struct FaultSource {
     cpus: Vec<Cpu>,
-    /// Whether minor faults are enabled.
+    /// Whether major and minor faults are enabled.
+    major_on: bool,
     minor_on: bool,
     own_process: u32,
 }
@@ -92,7 +93,7 @@ impl FaultSource {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { cpus, minor_on: false, own_process: std::process::id() })
+        Ok(Self { cpus, major_on: true, minor_on: false, own_process: std::process::id() })
     }
 
     /// Enables or disables minor faults. They are worth their cost once pages are in far memory.
@@ -109,8 +110,11 @@ impl FaultSource {
     }
 
     /// Enables or disables major faults.
-    pub(crate) fn watch_major(&self, on: bool) {
-        self.cpus.iter().for_each(|cpu| switch(&cpu.major, on));
+    pub(crate) fn watch_major(&mut self, on: bool) {
+        if on != self.major_on {
+            self.major_on = on;
+            self.cpus.iter().for_each(|cpu| switch(&cpu.major, on));
+        }
     }
 
     /// Waits until a ring has data, or until the timeout, which must be less than a second.

@@ -2,8 +2,8 @@
 //! experiments, workloads or results.
 //!
 //! Data flows one way: `faults` reads page faults, `predict` decides what follows from them, `advise` advises the
-//! kernel; `controller` connects the three, and `expansion` sets up the cgroup and swap. Faults and advice can be
-//! recorded (`trace`), also in kernel mode (`recorder`).
+//! kernel; `controller` connects the three, within the limits of the governor (`predict/governor`), and `expansion` sets
+//! up the cgroup and swap. Faults and advice can be recorded (`trace`), also in kernel mode (`recorder`).
 //!
 //! # Invariants
 //!

@@ -4,6 +4,7 @@
 
 mod columns;
 mod evicted;
+pub(crate) mod governor;
 #[cfg(test)]
 mod memory_model;
 #[cfg(test)]

@@ -82,7 +82,7 @@ fn play(header: &Header, records: &[Record], steered: bool) -> (MemoryModel, Cou
 }
 
 /// Pages that were waited for and their read-ahead neighbours; all others are new at their first access.
-fn far_at_first(records: &[Record]) -> Vec<u64> {
+pub(super) fn far_at_first(records: &[Record]) -> Vec<u64> {
     let faults =
         || records.iter().filter_map(|record| if let Record::Fault(fault) = record { Some(fault) } else { None });
     let waited: std::collections::BTreeSet<u64> =
