@@ -50,7 +50,7 @@ struct ControllerShared {
     out_refused: AtomicU64,
     /// CPU time of the evicting thread, in nanoseconds.
     out_cpu: AtomicU64,
-    piloted: Mutex<ControllerStats>,
+    stats: Mutex<ControllerStats>,
 }
 
 pub(crate) struct PagingController {
@@ -72,9 +72,9 @@ impl PagingController {
             let shared = shared.clone();
             std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
         };
-        let flight = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
+        let fault_loop = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
-            flight.run();
+            fault_loop.run();
             // The channel is closed now; few evictions remain.
             let _ = evictor.join();
         })?;
@@ -82,14 +82,14 @@ impl PagingController {
     }
 
     /// Returns the statistics so far.
-    pub(crate) fn piloted(&self) -> ControllerStats {
-        *self.shared.piloted.lock().expect("no holder panics")
+    pub(crate) fn stats(&self) -> ControllerStats {
+        *self.shared.stats.lock().expect("no holder panics")
     }
 
     pub(crate) fn stop(self) -> ControllerStats {
         self.shared.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.join();
-        *self.shared.piloted.lock().expect("no holder panics")
+        *self.shared.stats.lock().expect("no holder panics")
     }
 }
 
@@ -272,6 +272,6 @@ impl FaultLoop {
             throttled,
             refused: self.spaces.refused() + self.shared.out_refused.load(Ordering::Relaxed),
         };
-        *self.shared.piloted.lock().expect("no holder panics") = stats;
+        *self.shared.stats.lock().expect("no holder panics") = stats;
     }
 }

@@ -312,7 +312,7 @@ fn killed_process_leaves_no_files() {
         return hold(&PathBuf::from(dir));
     }
     let Some((dir, _)) = scratch_dir() else { return };
-    let name = "array::tests::a_killed_process_leaves_nothing_behind";
+    let name = "array::tests::killed_process_leaves_no_files";
     let used = || {
         let stats = rustix::fs::statvfs(dir.path()).unwrap();
         (stats.f_blocks - stats.f_bfree) * stats.f_frsize

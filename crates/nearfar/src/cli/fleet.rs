@@ -159,7 +159,7 @@ pub struct ManifestArgs {
 impl ManifestArgs {
     /// The directory for results on each node.
     pub fn results_dir(&self) -> &str {
-        self.results_dir.as_deref().unwrap_or(FOLDER)
+        self.results_dir.as_deref().unwrap_or(RESULTS_DIR)
     }
 }
 
