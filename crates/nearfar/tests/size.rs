@@ -53,7 +53,7 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
     for words in [
         "<h2>size python3</h2>",
         "<h3>Answer</h3>",
-        "it holds ",
+        "it uses ",
         "kernel swap",
         "class=\"curve warm l1\"",
         ">within 5 %<",
@@ -62,7 +62,7 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
         assert!(html.contains(words), "{words}");
     }
     let shown = setup.nearfar(&["show"]);
-    assert!(utf8(&shown.stdout).starts_with("it holds "), "{}", utf8(&shown.stdout));
+    assert!(utf8(&shown.stdout).starts_with("it uses "), "{}", utf8(&shown.stdout));
 
     // A percentage of the measured peak.
     let summary = setup.path("summary.json");

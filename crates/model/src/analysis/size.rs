@@ -77,7 +77,7 @@ impl SizeAnswer {
         match (enough, saves) {
             _ if self.points.is_empty() => format!("it uses {need}; no trial with a budget is valid"),
             (Some(enough), Some(saves)) => format!(
-                "it holds {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
+                "it uses {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
                  {saves}, {:.0} % of its memory",
                 100.0 * saves.0 as f64 / need.0.max(1) as f64
             ),

@@ -75,7 +75,7 @@ mod tests {
         };
         let text = size(&answer, &TextStyle { width: 120, ascii: true, colour: false });
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("it holds 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
+        assert!(lines[0].starts_with("it uses 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
         let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();
         assert!(lines[1].starts_with("with the kernel's own swap none of these budgets is sufficient"), "{text}");
         for words in ["steered", "1GiB", "25 %", "+100 %", "+99.0 % to +101 %"] {
