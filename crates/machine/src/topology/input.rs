@@ -13,7 +13,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Length of the prefix that must contain the root element, which hwloc writes into the first lines.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Maximum number of CPUs of a synthetic description. Linux allows 8192; hwloc takes seconds to minutes for more than this.
+/// Maximum number of CPUs of a synthetic description. Linux allows 8192; hwloc takes seconds to minutes for more.
 const SYNTHETIC_CPUS_MAX: u64 = 16_384;
 
 /// Content of a topology file.
