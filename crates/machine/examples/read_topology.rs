@@ -1,5 +1,5 @@
-//! The hidden command of `read_isolated` alone, for this crate's tests, which cannot use the `nearfar` binary.
-//! By hand: `cargo run --example read_topology -- __read-topology FILE`.
+//! Runs the hidden command of `read_isolated` for this crate's tests, which cannot use the `nearfar` binary.
+//! Manual use: `cargo run --example read_topology -- __read-topology FILE`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! A memory cgroup of our own: how much DRAM those in it may have, how much they have, and how much of theirs is in swap;
-//! both versions of the kernel's interface. Must not know who is put into it or why.
+//! A memory cgroup: its DRAM limit, DRAM and swap use, and out-of-memory handling, for cgroup v1 and v2. Must not
+//! depend on the processes that run in it.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use model::values::units::{Bytes, Nanos};
 use crate::proc::parse_pressure;
 use crate::{syscall, sysfs};
 
-/// Which interface the memory controller has.
+/// Version of the memory controller's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `memory.limit_in_bytes`.
@@ -21,7 +21,7 @@ pub enum Version {
     V2,
 }
 
-/// Where groups for memory can be made, or why nowhere.
+/// Returns the mount point of the memory controller, or the reason why there is none.
 pub fn site(root: &Path) -> Result<(Version, PathBuf), String> {
     let (version, mount) = sysfs::memory_mount(root)
         .ok_or("this kernel has no memory controller, or no cgroup file system is mounted (/sys/fs/cgroup)")?;
@@ -34,95 +34,95 @@ pub fn site(root: &Path) -> Result<(Version, PathBuf), String> {
     Ok((version, mount))
 }
 
-/// Whether a group could be made, as far as that is seen without making one.
+/// Checks whether a memory cgroup can be created, without creating one.
 pub fn is_supported(root: &Path) -> Result<(), String> {
     let (version, mount) = site(root)?;
     let shown = mount.display();
     rustix::fs::access(&mount, rustix::fs::Access::WRITE_OK)
-        .map_err(|errno| format!("no memory cgroup can be made in {shown}: {}", io::Error::from(errno)))?;
-    let holds = |name: &str, what: &dyn Fn(&str) -> bool| {
-        std::fs::read_to_string(mount.join(name)).is_ok_and(|text| what(&text))
+        .map_err(|errno| format!("cannot create a memory cgroup in {shown}: {}", io::Error::from(errno)))?;
+    let matches = |name: &str, test: &dyn Fn(&str) -> bool| {
+        std::fs::read_to_string(mount.join(name)).is_ok_and(|text| test(&text))
     };
-    let is_off = version == Version::V2 && !holds(CONTROL, &|text| supports(text, CONTROLLER));
-    // The root of all groups has no type, and may have both.
-    if is_off && mount.join("cgroup.type").exists() && holds("cgroup.procs", &|text| !text.trim().is_empty()) {
-        return Err(format!("{shown} gives its groups no memory controller while processes are in it itself"));
+    let is_off = version == Version::V2 && !matches(CONTROL, &|text| supports(text, CONTROLLER));
+    // The root cgroup has no type, and may have both processes and controllers for its children.
+    if is_off && mount.join("cgroup.type").exists() && matches("cgroup.procs", &|text| !text.trim().is_empty()) {
+        return Err(format!("{shown} contains processes, so it cannot enable the memory controller for children"));
     }
     Ok(())
 }
 
-/// What a group of version 2 gives the groups below it.
+/// File of a v2 cgroup that lists the controllers enabled for its children.
 pub(crate) const CONTROL: &str = "cgroup.subtree_control";
-/// The controller that this file is about.
+/// Name of the memory controller.
 pub const CONTROLLER: &str = "memory";
 
 pub(crate) fn supports(text: &str, word: &str) -> bool {
     text.split_whitespace().any(|name| name == word)
 }
 
-/// A group that is there.
+/// An existing memory cgroup.
 #[derive(Debug)]
 pub struct MemoryCgroup {
     version: Version,
-    folder: PathBuf,
+    dir: PathBuf,
     usage: File,
     stat: File,
 }
 
-/// What a group holds now.
+/// Memory that a cgroup uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupUsage {
-    /// Memory without a file behind it, in DRAM.
+    /// Anonymous memory in DRAM.
     pub anonymous: Bytes,
-    /// Files mapped or cached, in DRAM; shared memory is among them.
+    /// Mapped or cached files in DRAM, including shared memory.
     pub file: Bytes,
     pub swap: Bytes,
-    /// Page faults that waited for a disk, since the group was made.
+    /// Page faults that waited for a disk, since the cgroup was created.
     pub major_faults: u64,
 }
 
 impl MemoryCgroup {
-    pub fn open(version: Version, folder: &Path) -> io::Result<Self> {
+    pub fn open(version: Version, dir: &Path) -> io::Result<Self> {
         let usage = match version {
             Version::V1 => "memory.usage_in_bytes",
             Version::V2 => "memory.current",
         };
         Ok(Self {
             version,
-            folder: folder.into(),
-            usage: File::open(folder.join(usage))?,
-            stat: File::open(folder.join("memory.stat"))?,
+            dir: dir.into(),
+            usage: File::open(dir.join(usage))?,
+            stat: File::open(dir.join("memory.stat"))?,
         })
     }
 
-    /// The same group, for another thread.
+    /// Opens the same cgroup again, for another thread.
     pub fn again(&self) -> io::Result<Self> {
-        Self::open(self.version, &self.folder)
+        Self::open(self.version, &self.dir)
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn path(&self) -> &Path {
+        &self.dir
     }
 
-    /// Bounds its DRAM; swap is not bounded. Gives the limit as the kernel took it, in whole pages.
+    /// Limits its DRAM but not its swap. Returns the limit that the kernel reports, rounded to whole pages.
     pub fn limit(&self, dram: Bytes) -> io::Result<Bytes> {
         let name = match self.version {
             Version::V1 => "memory.limit_in_bytes",
             Version::V2 => "memory.max",
         };
-        let path = self.folder.join(name);
+        let path = self.dir.join(name);
         std::fs::write(&path, dram.0.to_string())?;
-        let taken = std::fs::read_to_string(&path)?;
-        taken.trim().parse().map(Bytes).map_err(|_| ErrorKind::InvalidData.into())
+        let limit = std::fs::read_to_string(&path)?;
+        limit.trim().parse().map(Bytes).map_err(|_| ErrorKind::InvalidData.into())
     }
 
-    /// What it holds of DRAM, all kinds together.
+    /// Returns the DRAM in use, of all kinds together.
     pub fn usage(&self) -> io::Result<Bytes> {
         let text = read_again(&self.usage)?;
         text.trim().parse().map(Bytes).map_err(|_| ErrorKind::InvalidData.into())
     }
 
-    /// What it holds, by kind.
+    /// Returns the memory in use by kind.
     pub fn held(&self) -> io::Result<GroupUsage> {
         let text = read_again(&self.stat)?;
         let value = |name: &str| {
@@ -130,7 +130,7 @@ impl MemoryCgroup {
             Bytes(line.and_then(|value| value.parse().ok()).unwrap_or(0))
         };
         Ok(match self.version {
-            // With groups below it, which a program may make.
+            // Totals include child cgroups, which a program may create.
             Version::V1 => GroupUsage {
                 anonymous: value("total_rss"),
                 file: value("total_cache"),
@@ -138,105 +138,105 @@ impl MemoryCgroup {
                 major_faults: value("total_pgmajfault").0,
             },
             Version::V2 => {
-                let swap = std::fs::read_to_string(self.folder.join("memory.swap.current")).unwrap_or_default();
+                let swap = std::fs::read_to_string(self.dir.join("memory.swap.current")).unwrap_or_default();
                 let swap = Bytes(swap.trim().parse().unwrap_or(0));
                 GroupUsage { anonymous: value("anon"), file: value("file"), swap, major_faults: value("pgmajfault").0 }
             }
         })
     }
 
-    /// For how long somebody had to wait for memory, in all: in version 2 one of its own threads, in version 1 anybody's on this machine. None
-    /// where the kernel does not tell.
+    /// Returns the total time for which at least one thread waited for memory, or `None` if the kernel does not report
+    /// it. Version 2 counts the threads of this cgroup, version 1 all threads of the machine.
     pub fn stalled(&self) -> Option<Nanos> {
         let path = match self.version {
             Version::V1 => "/proc/pressure/memory".into(),
-            Version::V2 => self.folder.join("memory.pressure"),
+            Version::V2 => self.dir.join("memory.pressure"),
         };
         parse_pressure(&std::fs::read_to_string(path).ok()?)
     }
 
-    /// How many processes in it the kernel has killed because memory ran out.
+    /// Returns the number of its processes that the kernel's OOM killer has killed.
     pub fn killed(&self) -> u64 {
         let name = match self.version {
             Version::V1 => "memory.oom_control",
             Version::V2 => "memory.events",
         };
-        let text = std::fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+        let text = std::fs::read_to_string(self.dir.join(name)).unwrap_or_default();
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
         count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Has the group looked after until what this gives is dropped. None where the kernel does not let us.
+    /// Guards the cgroup against the OOM killer until the result is dropped; `None` if the kernel does not permit it.
     pub fn guard_oom(&self) -> Option<OomGuard> {
         OomGuard::begin(self).ok()
     }
 
-    /// Whether somebody in it waits for memory that is not there; in version 2 nobody does.
+    /// Returns whether a process in it is suspended for lack of memory; always false in version 2.
     pub fn is_waiting(&self) -> bool {
         if self.version == Version::V2 {
             return false;
         }
-        let text = std::fs::read_to_string(self.folder.join("memory.oom_control")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.dir.join("memory.oom_control")).unwrap_or_default();
         text.lines().any(|line| line.trim() == "under_oom 1")
     }
 
     pub fn processes(&self) -> Vec<u32> {
-        processes(&self.folder)
+        processes(&self.dir)
     }
 
-    /// What a process writes `0` into to enter.
+    /// Opens the file into which a process writes `0` to join the cgroup.
     pub fn entrance(&self) -> io::Result<File> {
-        File::options().write(true).open(self.folder.join("cgroup.procs"))
+        File::options().write(true).open(self.dir.join("cgroup.procs"))
     }
 }
 
-/// As long as it is there, somebody makes room in a group: who finds no memory in it waits for that instead of being killed
-/// (version 1 alone can). The kernel gives up and kills when all pages were used lately, however much room swap has; so when this
-/// process is killed, after which nobody makes room, a process of its own lifts the limit: what the program has done is not lost.
+/// Guards a cgroup against the OOM killer while this process evicts its pages. In version 1, a process that finds no
+/// free memory is suspended: the kernel would kill it if all pages were used recently, however much swap is free. If
+/// this process is killed, a watchdog process lifts the limit, so that the program's work is not lost.
 #[derive(Debug)]
 pub struct OomGuard {
-    /// Who finds no memory waits while `1` stands in it.
+    /// Contains `1` while processes without free memory are suspended.
     control: Option<File>,
-    /// Has a word at the end; closed without one when we are killed, which is what the other process waits for.
+    /// Receives one byte on a normal end; if it is closed without one, this process was killed.
     alive: PipeWriter,
-    heir: u32,
+    watchdog: u32,
 }
 
 impl OomGuard {
     fn begin(group: &MemoryCgroup) -> io::Result<Self> {
-        let open = |name: &str| File::options().write(true).open(group.folder.join(name));
+        let open = |name: &str| File::options().write(true).open(group.dir.join(name));
         let (limit, unlimited, control) = match group.version {
             Version::V1 => (open("memory.limit_in_bytes")?, c"-1", Some(open("memory.oom_control")?)),
             Version::V2 => (open("memory.max")?, c"max", None),
         };
-        let (over, alive) = std::io::pipe()?;
-        let mut last: Vec<(&File, &CStr)> = vec![(&limit, unlimited)];
-        last.extend(control.iter().map(|control| (control, c"0")));
-        let heir = syscall::keep_open(&over, -1, &last)?;
-        let mut caretaker = Self { control, alive, heir };
-        if let Some(control) = &mut caretaker.control {
+        let (ended, alive) = std::io::pipe()?;
+        let mut on_kill: Vec<(&File, &CStr)> = vec![(&limit, unlimited)];
+        on_kill.extend(control.iter().map(|control| (control, c"0")));
+        let watchdog = syscall::keep_open(&ended, -1, &on_kill)?;
+        let mut guard = Self { control, alive, watchdog };
+        if let Some(control) = &mut guard.control {
             control.write_all(b"1")?;
         }
-        Ok(caretaker)
+        Ok(guard)
     }
 }
 
 impl Drop for OomGuard {
     fn drop(&mut self) {
-        // A group that is gone has nobody who waits, and an heir that is gone nobody to tell.
+        // Errors mean that the cgroup or the watchdog no longer exists: nothing remains to be done.
         let _ = self.control.as_mut().map(|control| control.write_all(b"0"));
         let _ = self.alive.write_all(b".");
-        let _ = syscall::wait_for_child(self.heir);
+        let _ = syscall::wait_for_child(self.watchdog);
     }
 }
 
-/// The processes in a group; none where it is not there.
-pub(crate) fn processes(folder: &Path) -> Vec<u32> {
-    let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+/// Returns the processes in a cgroup, or an empty list if it does not exist.
+pub(crate) fn processes(dir: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// A kernel file from its beginning, once more.
+/// Reads a kernel file again from its start.
 fn read_again(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 8192];
     let length = file.read_at(&mut bytes, 0)?;
@@ -250,8 +250,8 @@ mod tests {
     use crate::sysfs::test_tree::tree;
 
     #[test]
-    fn both_versions_say_what_a_group_holds() {
-        let folder = tree(&[
+    fn usage_is_read_in_both_versions() {
+        let dir = tree(&[
             ("one/memory.usage_in_bytes", "12288\n"),
             (
                 "one/memory.stat",
@@ -266,7 +266,7 @@ mod tests {
             ("two/cgroup.procs", "7\n9\n"),
         ]);
         for (version, name) in [(Version::V1, "one"), (Version::V2, "two")] {
-            let group = MemoryCgroup::open(version, &folder.path().join(name)).unwrap();
+            let group = MemoryCgroup::open(version, &dir.path().join(name)).unwrap();
             let held = GroupUsage { anonymous: Bytes(8192), file: Bytes(4096), swap: Bytes(65536), major_faults: 5 };
             assert_eq!((group.usage().unwrap(), group.held().unwrap()), (Bytes(12288), held), "{name}");
             assert_eq!((group.killed(), group.processes()), (2, vec![7, 9]), "{name}");
@@ -274,19 +274,19 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_controller_says_so() {
+    fn missing_memory_controller_returns_an_error() {
         assert!(site(Path::new("/nowhere")).unwrap_err().contains("no memory controller"));
-        let folder = tree(&[
+        let dir = tree(&[
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
         ]);
-        assert!(site(folder.path()).unwrap_err().contains("without its memory controller"));
+        assert!(site(dir.path()).unwrap_err().contains("without its memory controller"));
     }
 
     #[test]
-    fn a_container_that_cannot_have_groups_is_told_before_one_is_made() {
-        let folder = |control: &str, procs: &str| {
+    fn cgroup_with_processes_that_cannot_have_children_is_detected() {
+        let root = |control: &str, procs: &str| {
             tree(&[
                 ("proc/self/cgroup", "0::/\n"),
                 ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -296,9 +296,9 @@ mod tests {
                 ("sys/fs/cgroup/cgroup.procs", procs),
             ])
         };
-        assert_eq!(is_supported(folder("cpu memory\n", "1\n").path()), Ok(()));
-        assert_eq!(is_supported(folder("", "").path()), Ok(()));
-        let why = is_supported(folder("cpu\n", "1\n").path()).unwrap_err();
-        assert!(why.contains("gives its groups no memory controller"), "{why}");
+        assert_eq!(is_supported(root("cpu memory\n", "1\n").path()), Ok(()));
+        assert_eq!(is_supported(root("", "").path()), Ok(()));
+        let why = is_supported(root("cpu\n", "1\n").path()).unwrap_err();
+        assert!(why.contains("cannot enable the memory controller"), "{why}");
     }
 }

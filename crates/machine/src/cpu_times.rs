@@ -1,5 +1,5 @@
-//! What each cpu did since boot, of /proc/stat: programs, the kernel, interrupts, waiting, nothing. Does NOT say who had
-//! it do that.
+//! CPU time by kind since boot, from /proc/stat: user, kernel, interrupts, I/O wait, idle, steal. Does not attribute it
+//! to processes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,34 +13,34 @@ use crate::sysfs;
 /// /proc/stat counts in `USER_HZ`, which is 100 on every Linux that user space can see.
 const TICK_NS: u64 = 10_000_000;
 
-/// Of every cpu that is online now. A reason where the file cannot be read.
+/// Returns the times of all online CPUs, or the reason why the file cannot be read.
 pub fn now() -> Result<BTreeMap<CpuId, CpuTime>, String> {
     read(Path::new("/"))
 }
 
-/// What was done between two readings, of cpus that were online at both.
+/// Returns the differences between two readings, for CPUs that were online at both.
 pub fn between(before: &BTreeMap<CpuId, CpuTime>, after: &BTreeMap<CpuId, CpuTime>) -> BTreeMap<CpuId, CpuTime> {
     after.iter().filter_map(|(cpu, time)| Some((*cpu, time.since(before.get(cpu)?)))).collect()
 }
 
-/// Of these cpus together; a reason when none of them is there.
+/// Returns the sum over these CPUs, or a reason if the reading has none of them.
 pub(crate) fn of(times: &BTreeMap<CpuId, CpuTime>, cpus: &CpuSet) -> Result<CpuTime, String> {
-    let ours = times.iter().filter(|(cpu, _)| cpus.contains(**cpu)).map(|(_, time)| *time);
-    ours.reduce(|sum, time| sum.plus(&time)).ok_or_else(|| format!("/proc/stat has no lines for cpus {cpus}"))
+    let selected = times.iter().filter(|(cpu, _)| cpus.contains(**cpu)).map(|(_, time)| *time);
+    selected.reduce(|sum, time| sum.plus(&time)).ok_or_else(|| format!("/proc/stat has no lines for CPUs {cpus}"))
 }
 
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<CpuId, CpuTime>, String> {
     let text = sysfs::read_text(root, "proc/stat").map_err(|error| format!("/proc/stat: {error}"))?;
     let times = parse(&text);
-    if times.is_empty() { Err("/proc/stat has no lines of cpus".into()) } else { Ok(times) }
+    if times.is_empty() { Err("/proc/stat has no lines for CPUs".into()) } else { Ok(times) }
 }
 
 fn parse(text: &str) -> BTreeMap<CpuId, CpuTime> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`; guests' time is already in user and nice. The
-/// line of all cpus has no number.
+/// Parses `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`; guest time is already part of user
+/// and nice. The line for the sum of all CPUs has no number.
 fn parse_line(line: &str) -> Option<(CpuId, CpuTime)> {
     let mut words = line.split_whitespace();
     let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
@@ -78,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_work_are_told_apart_and_guests_not_counted_twice() {
+    fn times_are_read_by_kind_without_counting_guests_twice() {
         let times = parse(TEXT);
-        assert_eq!(times.keys().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 1, 10], "of no whole line nothing is said");
+        assert_eq!(times.keys().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 1, 10], "incomplete lines are ignored");
         let expected = CpuTime {
             user: Nanos(3 * TICK_NS),
             system: Nanos(4 * TICK_NS),
@@ -96,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_summed_and_those_that_are_not_there_are_named() {
+    fn times_are_summed_and_missing_cpus_return_an_error() {
         let times = parse(TEXT);
         let of = |list| super::of(&times, &cpus(list)).map(|sum| (sum.busy().0 / TICK_NS, sum.steal.0 / TICK_NS));
         assert_eq!((of("0"), of("0-1"), of("10")), (Ok((31, 32)), Ok((131, 32)), Ok((7, 0))));
-        assert_eq!(of("2"), Err("/proc/stat has no lines for cpus 2".into()));
+        assert_eq!(of("2"), Err("/proc/stat has no lines for CPUs 2".into()));
     }
 
     #[test]
-    fn between_two_readings_is_their_difference_of_cpus_that_stayed() {
+    fn differences_cover_cpus_online_at_both_readings() {
         let (before, after) = (parse("cpu0 1 0 0 5 0 0 0 0\ncpu1 1 0 0 5 0 0 0 0"), parse("cpu0 3 0 0 9 0 0 0 0"));
         let seen = between(&before, &after);
         assert_eq!(seen.len(), 1);

@@ -1,14 +1,14 @@
-//! A process that outlives whoever starts it, and notices nothing of his end. Must not know what it does.
+//! Starts a process that outlives its parent. Must not depend on the program that it runs.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// Starts it in a session of its own: it has no terminal that could hang up, and when those are gone that started it, the kernel does not
-/// take it for a job that was left behind, which is sent SIGHUP when it is stopped at that moment.
+/// Starts a command in a new session: it has no terminal that could hang up, and when its parents have ended, the
+/// kernel does not treat it as an orphaned process group, which would receive SIGHUP if it were stopped at that moment.
 pub fn spawn_detached(command: &mut Command) -> io::Result<Child> {
-    // SAFETY: between fork and exec it makes one system call, without arguments.
+    // SAFETY: between fork and exec the closure makes one system call, without arguments.
     unsafe {
         command.pre_exec(|| rustix::process::setsid().map(|_| ()).map_err(io::Error::from));
     }
@@ -21,13 +21,13 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn it_has_a_session_of_its_own() {
+    fn detached_process_leads_a_new_session() {
         let mut child = spawn_detached(Command::new("sleep").arg("1000").stdin(Stdio::null())).unwrap();
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-        let words: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         child.kill().unwrap();
         child.wait().unwrap();
-        let (group, session) = (words[2], words[3]);
+        let (group, session) = (fields[2], fields[3]);
         assert_eq!((group, session), (&*child.id().to_string(), &*child.id().to_string()));
     }
 }

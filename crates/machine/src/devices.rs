@@ -1,4 +1,4 @@
-//! The disks and network interfaces of this machine: where they hang and which interrupts they raise.
+//! Reads the disks and network interfaces of this machine: their buses, memory nodes and interrupts.
 
 use std::path::{Path, PathBuf};
 
@@ -7,31 +7,31 @@ use model::values::topology::{Device, DeviceKind};
 
 use crate::sysfs::{self, InterruptLine};
 
-/// Block devices that the kernel makes up, or that are no disks. One that hangs on a device counts all the same.
-const MADE_UP: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "nbd", "drbd"];
-/// Drives with exchangeable media: nobody keeps data for a measurement there.
+/// Prefixes of virtual block devices. Such a device counts as a disk if it has a parent device.
+const VIRTUAL: [&str; 7] = ["loop", "ram", "zram", "dm-", "md", "nbd", "drbd"];
+/// Prefixes of drives with removable media, which are not used for measurements.
 const REMOVABLE: [&str; 2] = ["sr", "fd"];
 
-/// All real disks and network interfaces under `root`, disks first, each kind by name.
+/// Reads all physical disks and network interfaces under `root`: disks first, each kind sorted by name.
 pub fn read(root: &Path) -> Vec<Device> {
     let lines = sysfs::interrupt_lines(root);
     let disks = sysfs::names(&root.join("sys/block")).into_iter().map(|name| (DeviceKind::Block, "sys/block", name));
     let interfaces =
         sysfs::names(&root.join("sys/class/net")).into_iter().map(|name| (DeviceKind::Network, "sys/class/net", name));
-    disks.chain(interfaces).filter_map(|(kind, folder, name)| device(root, kind, folder, name, &lines)).collect()
+    disks.chain(interfaces).filter_map(|(kind, directory, name)| device(root, kind, directory, name, &lines)).collect()
 }
 
-fn device(root: &Path, kind: DeviceKind, folder: &str, name: String, lines: &[InterruptLine]) -> Option<Device> {
-    let hangs_on = std::fs::canonicalize(root.join(folder).join(&name).join("device")).ok();
-    if !is_real(kind, &name, hangs_on.is_some()) {
+fn device(root: &Path, kind: DeviceKind, directory: &str, name: String, lines: &[InterruptLine]) -> Option<Device> {
+    let parent = std::fs::canonicalize(root.join(directory).join(&name).join("device")).ok();
+    if !is_real(kind, &name, parent.is_some()) {
         return None;
     }
-    let Some(hangs_on) = hangs_on else {
+    let Some(parent) = parent else {
         return Some(Device { name, kind, bus: None, node: None, interrupts: Vec::new() });
     };
-    let chain = chain(root, &hangs_on);
+    let chain = chain(root, &parent);
     let numbers = message_interrupts(&chain);
-    let tokens: Vec<String> = chain.iter().filter_map(|folder| base_name(folder)).chain([name.clone()]).collect();
+    let tokens: Vec<String> = chain.iter().filter_map(|directory| base_name(directory)).chain([name.clone()]).collect();
     let interrupts = lines
         .iter()
         .filter(|line| numbers.contains(&line.number) || tokens.iter().any(|token| names(&line.name, token)))
@@ -40,39 +40,39 @@ fn device(root: &Path, kind: DeviceKind, folder: &str, name: String, lines: &[In
     Some(Device { name, kind, bus: bus(&chain), node: node(&chain), interrupts })
 }
 
-fn is_real(kind: DeviceKind, name: &str, hangs_on_a_device: bool) -> bool {
+fn is_real(kind: DeviceKind, name: &str, has_parent: bool) -> bool {
     match kind {
-        DeviceKind::Network => hangs_on_a_device,
+        DeviceKind::Network => has_parent,
         DeviceKind::Block => {
             let named = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-            !named(&REMOVABLE) && (hangs_on_a_device || !named(&MADE_UP))
+            !named(&REMOVABLE) && (has_parent || !named(&VIRTUAL))
         }
     }
 }
 
-/// The device and those that it hangs on, up to its PCI function or, where there is none, to the platform's device.
-/// Further up are bridges, whose interrupts are not the device's.
+/// Returns the device and its ancestors up to its PCI function or, if it has none, its platform device. Above these are
+/// bridges, whose interrupts do not belong to the device.
 fn chain(root: &Path, device: &Path) -> Vec<PathBuf> {
     let top = std::fs::canonicalize(root.join("sys/devices")).unwrap_or_else(|_| root.join("sys/devices"));
     let mut chain: Vec<PathBuf> = Vec::new();
-    for folder in device.ancestors().take_while(|folder| folder.starts_with(&top) && *folder != top) {
-        // Folders such as `ata1/host0/block` only group; `platform` is where such devices hang.
-        if base_name(folder).is_none_or(|name| name == "platform" || name.starts_with("pci")) {
+    for directory in device.ancestors().take_while(|directory| directory.starts_with(&top) && *directory != top) {
+        // `platform` and `pci0000:00` are the roots of the device trees.
+        if base_name(directory).is_none_or(|name| name == "platform" || name.starts_with("pci")) {
             break;
         }
-        chain.push(folder.into());
-        if base_name(folder).is_some_and(|name| is_pci_address(&name)) {
+        chain.push(directory.into());
+        if base_name(directory).is_some_and(|name| is_pci_address(&name)) {
             break;
         }
     }
     chain
 }
 
-fn base_name(folder: &Path) -> Option<String> {
-    folder.file_name().map(|name| name.to_string_lossy().into_owned())
+fn base_name(path: &Path) -> Option<String> {
+    path.file_name().map(|name| name.to_string_lossy().into_owned())
 }
 
-/// `0000:01:00.0`
+/// Returns whether a name has the form of a PCI address: `0000:01:00.0`.
 fn is_pci_address(name: &str) -> bool {
     let parts: Vec<&str> = name.split([':', '.']).collect();
     let hex = |text: &&str, digits: std::ops::RangeInclusive<usize>| {
@@ -83,9 +83,9 @@ fn is_pci_address(name: &str) -> bool {
         && name.matches('.').count() == 1
 }
 
-/// The nearest address that a person would look for: `virtio3`, a PCI function, or the outermost platform device.
+/// Returns the nearest bus address: `virtio3`, a PCI function, or the outermost platform device.
 fn bus(chain: &[PathBuf]) -> Option<String> {
-    let names: Vec<String> = chain.iter().filter_map(|folder| base_name(folder)).collect();
+    let names: Vec<String> = chain.iter().filter_map(|directory| base_name(directory)).collect();
     let is_virtio = |name: &&String| {
         name.strip_prefix("virtio")
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
@@ -95,18 +95,18 @@ fn bus(chain: &[PathBuf]) -> Option<String> {
 }
 
 fn node(chain: &[PathBuf]) -> Option<NodeId> {
-    // -1 is the kernel's word for "not known", which is no u32.
-    chain.iter().find_map(|folder| sysfs::read_text(folder, "numa_node").ok()?.parse().ok().map(NodeId))
+    // The kernel writes -1 for an unknown node, which does not parse as u32.
+    chain.iter().find_map(|directory| sysfs::read_text(directory, "numa_node").ok()?.parse().ok().map(NodeId))
 }
 
-/// The numbers of its message-signalled interrupts, or of its line.
+/// Returns the numbers of the message-signalled interrupts, or else of the legacy interrupt line.
 fn message_interrupts(chain: &[PathBuf]) -> Vec<u32> {
-    let numbers = |folder: &PathBuf| {
+    let numbers = |directory: &PathBuf| {
         let numbers: Vec<u32> =
-            sysfs::names(&folder.join("msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
+            sysfs::names(&directory.join("msi_irqs")).iter().filter_map(|name| name.parse().ok()).collect();
         (!numbers.is_empty()).then_some(numbers)
     };
-    let line = |folder: &PathBuf| sysfs::read_text(folder, "irq").ok()?.parse().ok().filter(|number| *number > 0);
+    let line = |directory: &PathBuf| sysfs::read_text(directory, "irq").ok()?.parse().ok().filter(|number| *number > 0);
     chain
         .iter()
         .find_map(numbers)
@@ -114,11 +114,11 @@ fn message_interrupts(chain: &[PathBuf]) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// Whether an interrupt's name mentions a device: `virtio1-req.0` does `virtio1` and not `virtio`, `nvme0q12` does
-/// `nvme0`, `ahci[0000:00:17.0]` does `0000:00:17.0`.
+/// Returns whether an interrupt's name contains a device's name: `virtio1-req.0` contains `virtio1` but not `virtio`,
+/// `nvme0q12` contains `nvme0`, `ahci[0000:00:17.0]` contains `0000:00:17.0`.
 fn names(interrupt: &str, token: &str) -> bool {
     if !token.bytes().any(|byte| byte.is_ascii_digit()) {
-        // `net`, `block`, `nvme`: folders that group, and names of drivers.
+        // `net`, `block`, `nvme`: names of grouping directories and drivers.
         return false;
     }
     interrupt.match_indices(token).any(|(at, _)| {
@@ -137,9 +137,9 @@ mod tests {
     use crate::sysfs::test_tree::{link, tree};
 
     #[test]
-    fn a_server_with_nvme_sata_and_a_network_card() {
+    fn server_with_nvme_sata_and_a_network_card_is_read() {
         let pci = "sys/devices/pci0000:00";
-        let folder = tree(&[
+        let dir = tree(&[
             (format!("{pci}/0000:00:01.0/0000:01:00.0/numa_node"), "1\n"),
             (format!("{pci}/0000:00:01.0/msi_irqs/20"), "msi\n"),
             (format!("{pci}/0000:00:01.0/0000:01:00.0/msi_irqs/53"), "msi\n"),
@@ -155,14 +155,14 @@ mod tests {
             ("proc/irq/54/smp_affinity_list".into(), "0-1\n"),
             ("proc/irq/54/effective_affinity_list".into(), "1\n"),
         ]);
-        link(&folder, "sys/block/nvme0n1/device", &format!("{pci}/0000:00:01.0/0000:01:00.0/nvme/nvme0"));
-        link(&folder, "sys/block/sda/device", &format!("{pci}/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0"));
-        link(&folder, "sys/block/sr0/device", &format!("{pci}/0000:00:17.0/ata2/host1/target1:0:0/1:0:0:0"));
-        link(&folder, "sys/class/net/eno1/device", &format!("{pci}/0000:00:01.0/0000:02:00.0"));
-        for made_up in ["block/loop0", "block/dm-0", "block/zram0", "class/net/lo", "class/net/docker0"] {
-            std::fs::create_dir_all(folder.path().join("sys").join(made_up)).unwrap();
+        link(&dir, "sys/block/nvme0n1/device", &format!("{pci}/0000:00:01.0/0000:01:00.0/nvme/nvme0"));
+        link(&dir, "sys/block/sda/device", &format!("{pci}/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0"));
+        link(&dir, "sys/block/sr0/device", &format!("{pci}/0000:00:17.0/ata2/host1/target1:0:0/1:0:0:0"));
+        link(&dir, "sys/class/net/eno1/device", &format!("{pci}/0000:00:01.0/0000:02:00.0"));
+        for device in ["block/loop0", "block/dm-0", "block/zram0", "class/net/lo", "class/net/docker0"] {
+            std::fs::create_dir_all(dir.path().join("sys").join(device)).unwrap();
         }
-        let devices = read(folder.path());
+        let devices = read(dir.path());
         let shown = devices.iter().map(|device| {
             let numbers: Vec<u32> = device.interrupts.iter().map(|interrupt| interrupt.number).collect();
             let node = device.node.map_or(-1, |node| i64::from(node.0));
@@ -176,19 +176,19 @@ mod tests {
     }
 
     #[test]
-    fn a_board_and_a_virtual_machine() {
-        let folder = tree(&[
+    fn devices_of_a_board_and_a_virtual_machine_are_read() {
+        let dir = tree(&[
             ("sys/devices/pci0000:00/0000:00:02.0/msi_irqs/36", "msix"),
             (
                 "proc/interrupts",
                 " 36: 1 MSIX 1-edge virtio1-req.0\n 37: 1 MSIX 1-edge virtio10-req.0\n 30: 5 GICv2 158 Level mmc1, mmc0\n",
             ),
         ]);
-        link(&folder, "sys/block/vda/device", "sys/devices/pci0000:00/0000:00:02.0/virtio1");
-        link(&folder, "sys/block/mmcblk0/device", "sys/devices/platform/fe300000.mmc/mmc_host/mmc0/mmc0:aaaa");
-        link(&folder, "sys/class/net/eth0/device", "sys/devices/platform/virtio-mmio.2/virtio10");
-        std::fs::create_dir_all(folder.path().join("sys/block/nullb0")).unwrap();
-        let shown = read(folder.path()).into_iter().map(|device| {
+        link(&dir, "sys/block/vda/device", "sys/devices/pci0000:00/0000:00:02.0/virtio1");
+        link(&dir, "sys/block/mmcblk0/device", "sys/devices/platform/fe300000.mmc/mmc_host/mmc0/mmc0:aaaa");
+        link(&dir, "sys/class/net/eth0/device", "sys/devices/platform/virtio-mmio.2/virtio10");
+        std::fs::create_dir_all(dir.path().join("sys/block/nullb0")).unwrap();
+        let shown = read(dir.path()).into_iter().map(|device| {
             let names: Vec<String> = device.interrupts.into_iter().map(|line| line.name).collect();
             format!("{} {} {names:?}", device.name, device.bus.unwrap_or("-".into()))
         });
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_name_devices_at_word_boundaries() {
+    fn interrupt_names_match_devices_at_word_boundaries() {
         let cases = [
             ("virtio1-req.0", "virtio1", true),
             ("virtio10-req.0", "virtio1", false),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_read() {
+    fn interrupts_of_this_machine_are_sorted() {
         for device in read(Path::new("/")) {
             assert!(device.interrupts.windows(2).all(|pair| pair[0].number < pair[1].number), "{device:?}");
         }

@@ -1,5 +1,5 @@
-//! Whether this machine has what `nearfar expand` needs: asked of the kernel by calls that change nothing. Must not judge:
-//! that is `model::analysis::doctor`.
+//! Checks the kernel features and capabilities that `nearfar expand` requires, by calls without side effects. Must not
+//! assess the results: `model::analysis::doctor` does.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -17,18 +17,18 @@ use crate::{cgroup, sysfs};
 const DAC_OVERRIDE: (u32, &str) = (1, "CAP_DAC_OVERRIDE");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const SYS_NICE: u32 = 23;
-/// `ioctl(2)` on a process's pagemap, which tells what is near and what is far: linux/fs.h of 6.7.
+/// `ioctl(2)` on a process's pagemap that reports which pages are near and which are far: linux/fs.h of Linux 6.7.
 pub const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
-/// `perf_event_open(2)`: page faults that wait, sampled with address and thread, inherited, off.
+/// `perf_event_open(2)`: `PERF_SAMPLE_TID` and `PERF_SAMPLE_ADDR`, and the flags `disabled` and `inherit`.
 const TID_AND_ADDRESS: u64 = 1 << 1 | 1 << 3;
 const DISABLED_AND_INHERITED: u64 = 1 | 1 << 1;
 
-/// Looks at this machine, or at a recorded one as far as that tells.
+/// Probes this machine. Under another `root`, only the facts that are read from files are of that machine.
 pub fn read(root: &Path) -> ExpandProbes {
     let is_root = rustix::process::geteuid().is_root();
     let capabilities = capabilities(root);
     let has = |bit: u32| capabilities >> bit & 1 == 1;
-    // What belongs to root, root may write without it.
+    // Root owns the files, so it needs no CAP_DAC_OVERRIDE to write them.
     let needed = if is_root { &[SYS_ADMIN][..] } else { &[SYS_ADMIN, DAC_OVERRIDE] };
     ExpandProbes {
         root: is_root,
@@ -39,7 +39,7 @@ pub fn read(root: &Path) -> ExpandProbes {
             .write(true)
             .open("/dev/loop-control")
             .map(drop)
-            .map_err(|error| said(&error)),
+            .map_err(|error| error.to_string()),
         swap: swap(),
         faults: faults(),
         advice: advice(has(SYS_NICE)),
@@ -48,17 +48,13 @@ pub fn read(root: &Path) -> ExpandProbes {
     }
 }
 
-fn said(error: &io::Error) -> String {
-    error.to_string()
-}
-
 fn capabilities(root: &Path) -> u64 {
     let status = sysfs::read_text(root, "proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Turns no file off: who may is told that there is none, and who may not, that.
+/// Calls `swapoff(2)` with an empty path: ENOENT means that this process may change swap.
 fn swap() -> Result<(), String> {
     // SAFETY: the path is an empty string that ends with a zero byte.
     if unsafe { libc::swapoff(c"".as_ptr()) } == 0 {
@@ -66,7 +62,7 @@ fn swap() -> Result<(), String> {
     }
     match io::Error::last_os_error() {
         error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        error => Err(said(&error)),
+        error => Err(error.to_string()),
     }
 }
 
@@ -81,27 +77,27 @@ fn faults() -> Result<(), String> {
     };
     match perf::open(&event, Some(0)) {
         Ok(_) => Ok(()),
-        // Cpu 0 is offline, which is no refusal.
+        // CPU 0 is offline; permission was not denied.
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-        Err(error) => Err(said(&error)),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-/// Asked of no process: a kernel that has the call says that there is none.
+/// Calls `process_madvise(2)` with an invalid descriptor: only ENOSYS and EPERM mean that the call cannot be used.
 fn advice(nice: bool) -> Result<(), String> {
-    // SAFETY: a descriptor that is none, and no ranges.
+    // SAFETY: the descriptor is invalid and there are no ranges, so no memory is accessed.
     unsafe { libc::syscall(libc::SYS_process_madvise, -1, ptr::null::<libc::iovec>(), 0, libc::MADV_WILLNEED, 0_u32) };
     match io::Error::last_os_error() {
-        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Err(said(&error)),
+        error if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => Err(error.to_string()),
         _ if nice => Ok(()),
         _ => Err("CAP_SYS_NICE is lacking".into()),
     }
 }
 
-/// Asked without an argument: a kernel that knows the request cannot read it.
+/// Passes a null argument: a kernel that supports the request fails with EFAULT.
 fn scan() -> bool {
     let Ok(pagemap) = OpenOptions::new().read(true).open("/proc/self/pagemap") else { return false };
-    // SAFETY: the kernel checks the null pointer, and finds that it can read nothing there.
+    // SAFETY: the kernel checks the null pointer and returns an error.
     unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, ptr::null::<u8>()) };
     io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
@@ -112,11 +108,14 @@ mod tests {
     use crate::sysfs::test_tree::tree;
 
     #[test]
-    fn a_recorded_machine_says_what_it_has() {
+    fn recorded_machine_is_probed() {
         let bare = tree(&[("proc/self/status", "Name:\tx\nCapEff:\t0000000000000002\n")]);
-        let signs = read(bare.path());
-        assert!(signs.lacking.contains(&"CAP_SYS_ADMIN") && !signs.lacking.contains(&"CAP_DAC_OVERRIDE"), "{signs:?}");
-        assert!(!signs.folios && signs.group.is_err() && signs.advice.is_err(), "{signs:?}");
+        let probes = read(bare.path());
+        assert!(
+            probes.lacking.contains(&"CAP_SYS_ADMIN") && !probes.lacking.contains(&"CAP_DAC_OVERRIDE"),
+            "{probes:?}"
+        );
+        assert!(!probes.folios && probes.group.is_err() && probes.advice.is_err(), "{probes:?}");
         let full = tree(&[
             ("proc/self/status", "CapEff:\t000001ffffffffff\n"),
             ("proc/self/cgroup", "4:memory:/\n"),
@@ -124,13 +123,13 @@ mod tests {
             ("sys/fs/cgroup/memory/cgroup.procs", ""),
             (LARGE_FOLIOS, "always [inherit] madvise never\n"),
         ]);
-        let signs = read(full.path());
-        assert!(signs.lacking.is_empty() && signs.folios && signs.group.is_ok(), "{signs:?}");
+        let probes = read(full.path());
+        assert!(probes.lacking.is_empty() && probes.folios && probes.group.is_ok(), "{probes:?}");
     }
 
-    /// What root finds on a machine of its own, expand finds too: its own tests say whether that is true.
+    /// The tests of `expand` check that the results are correct.
     #[test]
-    fn asking_changes_nothing() {
+    fn probes_change_nothing() {
         let swaps = || std::fs::read_to_string("/proc/swaps").ok();
         let (before, first) = (swaps(), read(Path::new("/")));
         assert_eq!(read(Path::new("/")), first);

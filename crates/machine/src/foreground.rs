@@ -1,5 +1,5 @@
-//! A program run in our place: it has our terminal, standard streams, signals and process group, and its exit status is
-//! ours. Unlike a trial's process it outlives us. Must not know what is done around it.
+//! Runs a program in the foreground: it inherits the terminal, the standard streams and the process group, and this
+//! process exits with its status. Unlike the process of a trial, it may outlive this process.
 #![allow(unsafe_code)]
 
 use std::ffi::OsString;
@@ -11,20 +11,20 @@ use std::process::{Child, Command, ExitStatus};
 
 use crate::syscall;
 
-/// A program that runs in our place.
+/// A program in the foreground, whose exit status this process takes over.
 #[derive(Debug)]
 pub struct ForegroundProcess(Child);
 
 impl ForegroundProcess {
-    /// Starts it; before it becomes the program, it enters a cgroup through this.
-    pub fn start(argv: &[OsString], entrance: &File) -> io::Result<Self> {
+    /// Starts a program, which joins a cgroup through its open file `cgroup.procs` before the exec.
+    pub fn start(argv: &[OsString], cgroup_procs: &File) -> io::Result<Self> {
         let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let entrance = entrance.as_raw_fd();
+        let cgroup_procs = cgroup_procs.as_raw_fd();
         let mut command = Command::new(program);
         command.args(arguments);
-        // SAFETY: between fork and exec it makes one system call, and the descriptor is open until the spawn is over.
+        // SAFETY: between fork and exec the closure makes one system call; the descriptor outlives the spawn.
         unsafe {
-            command.pre_exec(move || syscall::enter_group(entrance));
+            command.pre_exec(move || syscall::enter_group(cgroup_procs));
         }
         command.spawn().map(Self)
     }
@@ -33,7 +33,7 @@ impl ForegroundProcess {
         self.0.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status, or `None` while it runs.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
@@ -43,34 +43,34 @@ impl ForegroundProcess {
     }
 }
 
-/// Sends a signal to a process; one that has ended needs none.
+/// Sends a signal to a process. Errors are ignored: the process has ended.
 pub fn send(pid: u32, signal: i32) {
-    // SAFETY: kill takes two integers; the process is one that our caller started.
+    // SAFETY: kill takes two integers; the caller started the process.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// Whether the terminal sends its signals to us, and with that to all of our process group: then the program has had them
-/// and they need not be passed on.
+/// Returns whether the terminal sends its signals to the process group of this process. The program then receives them
+/// too, and they must not be forwarded.
 pub fn terminal_signals_us() -> bool {
     (0..3).any(|fd| {
-        // SAFETY: both take integers and only ask.
+        // SAFETY: both calls take integers at most and only query state.
         let foreground = unsafe { libc::tcgetpgrp(fd) };
         // SAFETY: as above.
         foreground > 0 && foreground == unsafe { libc::getpgrp() }
     })
 }
 
-/// Ends this process as another ended: with its status, or by the signal that ended it, so that a shell sees no difference.
+/// Ends this process with the status of another process or by the same signal, so that a shell sees no difference.
 pub fn exit_like(status: ExitStatus) -> ! {
     if let Some(signal) = status.signal() {
-        // SAFETY: from here on nothing of this process is used; a core of ours would tell nothing of the program.
+        // SAFETY: the process ends here, so its state is irrelevant, as would be its core dump.
         unsafe {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }
-        // A signal that does not end us by itself: what shells say of one.
+        // The signal did not end this process: use the exit status by which shells report a signal.
         std::process::exit(128 + signal);
     }
     std::process::exit(status.code().unwrap_or(1))

@@ -1,5 +1,5 @@
-//! This Linux box: what it is, where a process of it sits, where its memory lies, and what disturbed it. All unsafe code
-//! and all system calls of that are here. Must not know experiments, workloads or results.
+//! The Linux host: hardware and settings, CPU affinity and memory placement of processes, and observed disturbances.
+//! Its unsafe code and system calls are in this crate. Must not depend on experiments, workloads or results.
 
 pub mod affinity;
 pub mod capture;

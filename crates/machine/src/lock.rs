@@ -137,26 +137,26 @@ mod tests {
 
     #[test]
     fn second_process_gets_the_name_of_the_holder() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
         let first = MachineLock::acquire(Some(&state)).unwrap();
-        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
-        assert!(who.starts_with(&format!("process {} (", std::process::id())), "{who}");
+        let Err(LockError::Held(holder)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
+        assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
         drop(first);
         let third = MachineLock::acquire(Some(&state)).unwrap();
-        // What an earlier holder wrote was longer, or is cut off.
+        // The text of an earlier holder was longer, or is truncated.
         std::fs::write(state.join("lock"), "x").unwrap();
-        let Err(LockError::Held(who)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
-        assert_eq!(who, "another nearfar");
+        let Err(LockError::Held(holder)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
+        assert_eq!(holder, "another nearfar");
         drop(third);
     }
 
     #[test]
     fn symbolic_link_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("precious"), "text").unwrap();
-        std::os::unix::fs::symlink(folder.path().join("precious"), folder.path().join("lock")).unwrap();
-        assert!(matches!(MachineLock::acquire(Some(folder.path())), Err(LockError::Io(..))));
-        assert_eq!(std::fs::read_to_string(folder.path().join("precious")).unwrap(), "text");
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("precious"), "text").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("precious"), dir.path().join("lock")).unwrap();
+        assert!(matches!(MachineLock::acquire(Some(dir.path())), Err(LockError::Io(..))));
+        assert_eq!(std::fs::read_to_string(dir.path().join("precious")).unwrap(), "text");
     }
 }

@@ -1,9 +1,10 @@
-//! Memory with a known placement: anonymous pages whose memory policy is set before the first touch, and the memory nodes
-//! that the pages are on.
+//! Memory with a known placement: maps anonymous pages, sets their memory policy before the first touch, and reads the
+//! memory nodes that they are on.
 //!
-//! The element type is part of the type of a mapping, so that all shared references to its bytes agree on whether they may
-//! change. Another view of the same bytes takes a shared borrow if neither type has interior mutability ([`cast_slice`]), and
-//! an exclusive one otherwise ([`cast_slice_mut`]): atomics of `u64` memory exclude every other access while they live.
+//! The element type is part of the type of a mapping, so that all shared references to its bytes agree on whether they
+//! may change. Another view of the same bytes takes a shared borrow if neither type has interior mutability
+//! ([`cast_slice`]), and an exclusive one otherwise ([`cast_slice_mut`]): atomics of `u64` memory exclude every other
+//! access while they live.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -25,35 +26,35 @@ use crate::mempolicy::{self, PolicyCode};
 use crate::syscall::{self, SyscallError};
 use crate::sysfs;
 
-/// Whether transparent huge pages may be used.
+/// Use of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// As the system is set: /`sys/kernel/mm/transparent_hugepage/enabled`.
+    /// The system's setting, `/sys/kernel/mm/transparent_hugepage/enabled`.
     System,
-    /// Never: pages of the base size only.
+    /// Pages of the base size only.
     Never,
-    /// Asked for. The kernel gives them where it can; [`PlacedMemory::huge_bytes`] tells how many it gave.
+    /// Requested. The kernel uses them if it can; [`PlacedMemory::huge_bytes`] returns how much memory has them.
     Wanted,
 }
 
-/// Why memory could not be placed, or not be looked at.
+/// Memory that could not be placed or inspected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryError {
     Refused(SyscallError),
-    /// It does not fit; touching it would have the kernel kill somebody.
+    /// Too little memory is available; touching it would trigger the kernel's OOM killer.
     TooLarge {
         asked: Bytes,
-        room: AvailableMemory,
+        available: AvailableMemory,
     },
     Empty,
 }
 
-/// How much memory there is to take, and what sets that bound.
+/// Available memory and the limit that determines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AvailableMemory {
-    /// This many bytes, after what our own placed memory has been promised and not yet touched.
+    /// Excludes mapped but still untouched [`PlacedMemory`] of this process.
     pub bytes: Bytes,
-    /// In words: `available on this machine`, `pending by the limit of cgroup ...`, `free on memory nodes 0-1`.
+    /// For messages: `available on this machine`, `left by the limit of cgroup ...`, `free on memory nodes 0-1`.
     pub of: String,
 }
 
@@ -61,8 +62,8 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::TooLarge { asked, room } => {
-                write!(f, "{asked} of memory do not fit: {} are {}", room.bytes, room.of)
+            Self::TooLarge { asked, available } => {
+                write!(f, "{asked} of memory do not fit: {} are {}", available.bytes, available.of)
             }
             Self::Empty => f.write_str("0 bytes of memory cannot be placed"),
         }
@@ -72,11 +73,10 @@ impl fmt::Display for MemoryError {
 impl std::error::Error for MemoryError {}
 
 impl MemoryError {
-    /// The next step, where one is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Refused(refusal) => refusal.hint.as_deref(),
-            Self::TooLarge { .. } => Some("take a smaller size, or end what else uses memory"),
+            Self::TooLarge { .. } => Some("choose a smaller size, or stop other programs that use memory"),
             Self::Empty => None,
         }
     }
@@ -119,8 +119,8 @@ pub fn cast_slice<T: IntoBytes + Immutable, U: FromBytes + Immutable>(values: &[
     values
 }
 
-/// Views the bytes of values as values of another type for as long as nothing else can use them; bytes at the end that do
-/// not make a whole value are left out. Atomics for several threads come from here:
+/// Views the bytes of values as values of another type for as long as nothing else can use them; bytes at the end that
+/// do not make a whole value are left out. Atomics for several threads come from here:
 ///
 /// ```
 /// # use std::sync::atomic::{AtomicU64, Ordering};
@@ -155,10 +155,10 @@ pub fn cast_slice_mut<T: FromBytes + IntoBytes, U: FromBytes + IntoBytes>(values
     values
 }
 
-/// Anonymous memory with a memory policy, mapped but not touched, so that the threads that use it can touch it first. Its
-/// values are zero until they are written. Dropping it unmaps it.
+/// Anonymous memory with a memory policy, mapped but not touched, so that the threads that use it can touch it first.
+/// Its values are zero until they are written. Dropping it unmaps it.
 ///
-/// A shared reference gives values of the type of the mapping and of no other:
+/// A shared reference provides access only as values of the mapping's type:
 ///
 /// ```compile_fail,E0308
 /// # use std::sync::atomic::AtomicU64;
@@ -176,36 +176,38 @@ pub struct PlacedMemory<T = u8> {
     values: PhantomData<T>,
 }
 
-// SAFETY: the mapping has one owner, as a boxed slice has: moving it to another thread moves its values, which are Send.
+// SAFETY: the mapping has one owner, as a boxed slice has: moving it to another thread moves its values, which are
+// Send.
 unsafe impl<T: Send> Send for PlacedMemory<T> {}
-// SAFETY: a shared reference gives shared references to the values, which are Sync, and a pointer, whose use is unsafe.
+// SAFETY: a shared reference provides shared references to the values, which are Sync, and a pointer, whose use is
+// unsafe.
 unsafe impl<T: Sync> Sync for PlacedMemory<T> {}
 
-/// Memory begins at a multiple of this, so that huge pages can begin with it and every trial has the same alignment.
+/// Alignment of all mappings, so that huge pages can be used from the start and all trials have the same alignment.
 /// 2 MiB is the size of a huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
 const ALIGNMENT: usize = 2 << 20;
 
-/// How many pages one call of `move_pages(2)` asks about; the kernel works in small batches of its own anyway.
+/// Maximum number of pages per call of `move_pages(2)`; the kernel splits them into smaller batches in any case.
 const PAGES_PER_CALL: usize = 4096;
 
-/// Bytes that live [`PlacedMemory`] has mapped: untouched, they are missing from what the kernel calls available.
+/// Bytes that [`PlacedMemory`] currently maps. The kernel's estimate of available memory ignores untouched ones.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
 impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
     /// Maps `bytes` bytes (at least one) and sets their policy, without touching them.
     ///
     /// # Errors
-    /// If the memory is not available, because the kernel would kill a process at the touch, or if the kernel refuses.
+    /// If the memory is not available (the kernel would kill a process at the touch), or if a system call fails.
     pub fn new(bytes: usize, policy: &MemoryPolicy, huge: HugePages) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
         }
-        check_room(Bytes(bytes as u64), policy)?;
+        check_available(Bytes(bytes as u64), policy)?;
         let code = PolicyCode::of(policy).map_err(MemoryError::Refused)?;
         let memory = Self::map(bytes)?;
         if let Some(code) = code {
             syscall::mbind(memory.first_byte(), memory.mapped, code.mode, &code.nodes, false)
-                .map_err(|error| MemoryError::Refused(mempolicy::refusal("give memory", policy, &error)))?;
+                .map_err(|error| MemoryError::Refused(mempolicy::refusal("apply", policy, &error)))?;
         }
         memory.advise(huge)?;
         Ok(memory)
@@ -213,15 +215,16 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
 
     /// Returns all values; bytes at the end that do not make a whole value are left out.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: `len` values from `start` on lie in the mapping, which is readable and writable, is aligned for T (asserted
-        // in `len`) and is borrowed exclusively through self. Every bit pattern is a value of T, which is FromBytes.
+        // SAFETY: `len` values from `start` on are in the mapping, which is readable and writable, is aligned for T
+        // (asserted in `len`) and is borrowed exclusively through self. Every bit pattern is a value of T, which is
+        // FromBytes.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
     }
 
     /// Returns all values; bytes at the end that do not make a whole value are left out.
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: as in `as_mut_slice`, and borrowed shared: through a shared reference, safe code reaches these bytes as
-        // values of T alone, so that they change only if T has interior mutability.
+        // SAFETY: as in `as_mut_slice`, and borrowed shared: through a shared reference, safe code reaches these bytes
+        // as values of T alone, so that they change only if T has interior mutability.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len()) }
     }
 
@@ -236,25 +239,23 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         self.start
     }
 
-    /// How many bytes there are.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.bytes as u64)
     }
 
-    /// On which nodes its pages are now (`move_pages(2)`), in pages of the base size. Of memory with more than
-    /// `pages_max` pages only that many are asked about, evenly spread. Pages that nobody has written yet are not
-    /// resident and are counted nowhere.
+    /// Returns the number of resident pages by node (`move_pages(2)`), in pages of the base size. If there are more
+    /// than `pages_max` pages, only `pages_max` evenly spaced ones are queried. Pages never written are not counted.
     pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let page = syscall::page_bytes();
         let count = self.bytes.div_ceil(page);
-        let addresses: Vec<*const u8> = spread(count, pages_max)
+        let addresses: Vec<*const u8> = evenly_spaced(count, pages_max)
             .map(|index| self.first_byte().as_ptr().cast_const().wrapping_add(index * page))
             .collect();
         let mut by_node = BTreeMap::new();
-        for some in addresses.chunks(PAGES_PER_CALL) {
-            let mut status: Vec<c_int> = vec![-libc::ENOENT; some.len()];
-            syscall::pages_status(some, &mut status).map_err(|error| {
-                let refusal = SyscallError::new("ask where pages are (move_pages)", &error);
+        for batch in addresses.chunks(PAGES_PER_CALL) {
+            let mut status: Vec<c_int> = vec![-libc::ENOENT; batch.len()];
+            syscall::pages_status(batch, &mut status).map_err(|error| {
+                let refusal = SyscallError::new("query the nodes of pages (move_pages)", &error);
                 MemoryError::Refused(refusal.with_hint(mempolicy::hint(&error)))
             })?;
             count_nodes(&status, &mut by_node);
@@ -262,7 +263,7 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         Ok(by_node)
     }
 
-    /// Moves the pages that begin in this range of its bytes to a node, as far as that has room.
+    /// Moves the pages that begin in this range of bytes to a node, as long as the node has free memory.
     pub fn move_to(&self, bytes: Range<usize>, node: NodeId) -> Result<(), MemoryError> {
         let page = syscall::page_bytes();
         let [from, to] = [bytes.start, bytes.end].map(|byte| byte.next_multiple_of(page).min(self.mapped));
@@ -272,13 +273,13 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         let policy = MemoryPolicy::Preferred(node);
         let refused = |refusal| MemoryError::Refused(refusal);
         let Some(code) = PolicyCode::of(&policy).map_err(refused)? else { return Ok(()) };
-        // SAFETY: from < mapped: the place lies in the mapping.
+        // SAFETY: from < mapped, so the address is in the mapping.
         let start = unsafe { self.first_byte().add(from) };
         syscall::mbind(start, to - from, code.mode, &code.nodes, true)
-            .map_err(|error| refused(mempolicy::refusal("move memory", &policy, &error)))
+            .map_err(|error| refused(mempolicy::refusal("move pages according to", &policy, &error)))
     }
 
-    /// How many of its bytes are in transparent huge pages now; none where the kernel does not say.
+    /// Returns the bytes in transparent huge pages, or `None` if the kernel does not report them.
     pub fn huge_bytes(&self) -> Option<Bytes> {
         let text = std::fs::read_to_string("/proc/self/smaps").ok()?;
         let start = self.start.as_ptr() as u64;
@@ -289,11 +290,11 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         self.start.cast()
     }
 
-    /// Miri has no partial `munmap(2)`: allocates the same range of zeros.
+    /// Allocates the same range of zeros, because Miri has no partial `munmap(2)`.
     #[cfg(miri)]
     fn map(bytes: usize) -> Result<Self, MemoryError> {
         let mapped = bytes.next_multiple_of(syscall::page_bytes());
-        // SAFETY: the size is not zero, because `new` refuses zero bytes.
+        // SAFETY: the size is not zero, because `new` rejects zero bytes.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(miri_layout(mapped)) }).expect("Miri has memory");
         MAPPED.fetch_add(mapped as u64, Ordering::Relaxed);
         Ok(Self { start: start.cast(), bytes, mapped, values: PhantomData })
@@ -310,11 +311,11 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         let all = syscall::map_anonymous(reserved)
             .map_err(|error| MemoryError::Refused(SyscallError::new(what(), &error)))?;
         let before = all.as_ptr().align_offset(ALIGNMENT);
-        // SAFETY: before < ALIGNMENT <= reserved, so the aligned start lies in the mapping.
+        // SAFETY: before < ALIGNMENT <= reserved, so the aligned start is in the mapping.
         let start = unsafe { all.add(before) };
-        give_back(all, before);
-        // SAFETY: before + mapped <= reserved: the end of the aligned part lies in the mapping, or just after it.
-        give_back(unsafe { start.add(mapped) }, ALIGNMENT - before);
+        release(all, before);
+        // SAFETY: before + mapped <= reserved, so the end of the aligned part is in the mapping or directly after it.
+        release(unsafe { start.add(mapped) }, ALIGNMENT - before);
         MAPPED.fetch_add(mapped as u64, Ordering::Relaxed);
         Ok(Self { start: start.cast(), bytes, mapped, values: PhantomData })
     }
@@ -328,9 +329,9 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
             HugePages::Wanted => true,
         };
         match syscall::advise_huge(self.first_byte(), self.mapped, huge) {
-            // A kernel without transparent huge pages has answered the question of Never, and wanting is not needing.
+            // EINVAL: the kernel has no transparent huge pages, as Never requires, and Wanted is only a preference.
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                Err(MemoryError::Refused(SyscallError::new("choose the size of pages (madvise)", &error)))
+                Err(MemoryError::Refused(SyscallError::new("set the use of huge pages (madvise)", &error)))
             }
             _ => Ok(()),
         }
@@ -339,25 +340,24 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
 
 impl<T> Drop for PlacedMemory<T> {
     fn drop(&mut self) {
-        give_back(self.start.cast(), self.mapped);
+        release(self.start.cast(), self.mapped);
         MAPPED.fetch_sub(self.mapped as u64, Ordering::Relaxed);
     }
 }
 
 /// Unmaps a part of a mapping that nothing refers to: its unneeded ends, or all of it on drop.
 #[cfg(not(miri))]
-fn give_back(start: NonNull<u8>, bytes: usize) {
+fn release(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the callers in this file, and nobody else can call, pass ranges of their own mapping that no slice
-        // borrows: parts before the value exists, or the whole when it is dropped.
-        // A failure would be a wrong range, which is our bug.
-        unsafe { syscall::unmap(start, bytes) }.expect("a range of our own mapping can be unmapped");
+        // SAFETY: this function is private; its callers pass ranges of a mapping that they own and no slice borrows:
+        // parts before the value exists, or the whole mapping on drop. An error means a wrong range, which is a bug.
+        unsafe { syscall::unmap(start, bytes) }.expect("a range of the mapping can be unmapped");
     }
 }
 
 #[cfg(miri)]
-fn give_back(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: only drop calls this in Miri, with what `map` has allocated with the same layout.
+fn release(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: in Miri only drop calls this, with the allocation of `map` and the same layout.
     unsafe { std::alloc::dealloc(start.as_ptr(), miri_layout(bytes)) }
 }
 
@@ -366,14 +366,14 @@ fn miri_layout(bytes: usize) -> std::alloc::Layout {
     std::alloc::Layout::from_size_align(bytes, ALIGNMENT).expect("tests in Miri are small")
 }
 
-/// At most `most` of the numbers below `count`, evenly spread.
-fn spread(count: usize, most: usize) -> impl Iterator<Item = usize> {
-    let asked = count.min(most);
-    (0..asked).map(move |index| (index as u128 * count as u128 / asked as u128) as usize)
+/// Returns at most `limit` evenly spaced numbers below `count`.
+fn evenly_spaced(count: usize, limit: usize) -> impl Iterator<Item = usize> {
+    let chosen = count.min(limit);
+    (0..chosen).map(move |index| (index as u128 * count as u128 / chosen as u128) as usize)
 }
 
-/// Adds the pages that are somewhere; negative statuses are pages that are not (ENOENT: never touched or swapped out,
-/// EFAULT: only ever read, so the shared zero page).
+/// Counts the resident pages. Negative statuses are pages that are not resident (ENOENT: never touched or swapped out;
+/// EFAULT: only read, so the shared zero page).
 fn count_nodes(status: &[c_int], by_node: &mut BTreeMap<NodeId, u64>) {
     for node in status.iter().filter_map(|status| u32::try_from(*status).ok()) {
         *by_node.entry(NodeId(node)).or_insert(0) += 1;
@@ -394,55 +394,55 @@ fn huge_bytes_between(smaps: &str, from: u64, to: u64) -> Bytes {
     Bytes(total)
 }
 
-/// How much memory this process can take now: the kernel's estimate for the machine, or what the limits of its
-/// cgroups leave, whichever is less. None where the kernel says neither.
+/// Returns the memory available to this process: the lower of the kernel's estimate for the machine and the remainder
+/// of its cgroup limits. `None` if the kernel reports neither.
 pub fn available() -> Option<Bytes> {
-    room_for(Path::new("/"), &MemoryPolicy::Kernel).map(|room| room.bytes)
+    available_for(Path::new("/"), &MemoryPolicy::Kernel).map(|available| available.bytes)
 }
 
-/// Whether so much can be taken under a policy, asked before it is.
+/// Checks whether `asked` bytes are available under a policy.
 ///
 /// # Errors
-/// What there is when that is less, and of what.
-pub fn check_room(asked: Bytes, policy: &MemoryPolicy) -> Result<(), MemoryError> {
+/// [`MemoryError::TooLarge`] if less memory is available.
+pub fn check_available(asked: Bytes, policy: &MemoryPolicy) -> Result<(), MemoryError> {
     // Miri reads /proc slowly, and its tests are small.
     if cfg!(miri) {
         return Ok(());
     }
-    match room_for(Path::new("/"), policy) {
-        Some(room) if asked > room.bytes => Err(MemoryError::TooLarge { asked, room }),
-        // Where the kernel does not say (no /proc), only trying can tell.
+    match available_for(Path::new("/"), policy) {
+        Some(available) if asked > available.bytes => Err(MemoryError::TooLarge { asked, available }),
+        // Unknown (no /proc): the allocation itself will fail.
         _ => Ok(()),
     }
 }
 
-/// What this process has in memory now, pages of its program included, and the most that it ever had. None where the kernel does
-/// not say.
+/// Returns the current and the peak resident memory of this process, including the pages of its program, or `None` if
+/// the kernel does not report them.
 pub fn resident() -> Option<(Bytes, Bytes)> {
     let status = sysfs::read_text(Path::new("/"), "proc/self/status").ok()?;
     Some((sysfs::meminfo_bytes(&status, "VmRSS")?, sysfs::meminfo_bytes(&status, "VmHWM")?))
 }
 
-fn room_for(root: &Path, policy: &MemoryPolicy) -> Option<AvailableMemory> {
+fn available_for(root: &Path, policy: &MemoryPolicy) -> Option<AvailableMemory> {
     let meminfo = sysfs::read_text(root, "proc/meminfo").unwrap_or_default();
     let machine = sysfs::meminfo_bytes(&meminfo, "MemAvailable")
         .map(|bytes| AvailableMemory { bytes, of: "available on this machine".into() });
-    let group = sysfs::available_memory(root).map(|(folder, bytes)| AvailableMemory {
+    let group = sysfs::available_memory(root).map(|(cgroup, bytes)| AvailableMemory {
         bytes,
-        of: format!("left by the limit of cgroup {}", folder.display()),
+        of: format!("left by the limit of cgroup {}", cgroup.display()),
     });
     let nodes = match policy {
-        MemoryPolicy::Bind(nodes) => room_on(root, nodes),
-        // All others fall back to further nodes.
+        MemoryPolicy::Bind(nodes) => available_on(root, nodes),
+        // All other policies fall back to other nodes.
         _ => None,
     };
-    let mut room = [machine, group, nodes].into_iter().flatten().min_by_key(|room| room.bytes)?;
-    room.bytes = Bytes(room.bytes.0.saturating_sub(promised(root)));
-    Some(room)
+    let mut available = [machine, group, nodes].into_iter().flatten().min_by_key(|available| available.bytes)?;
+    available.bytes = Bytes(available.bytes.0.saturating_sub(untouched_bytes(root)));
+    Some(available)
 }
 
-/// What nodes can give; none on a machine with one node, whose own number is the machine's.
-fn room_on(root: &Path, nodes: &NodeSet) -> Option<AvailableMemory> {
+/// Returns the memory available on nodes, or `None` on a machine with one node, where the machine's total applies.
+fn available_on(root: &Path, nodes: &NodeSet) -> Option<AvailableMemory> {
     let online: NodeSet = sysfs::read_list(root, "sys/devices/system/node/has_memory")?;
     if online.len() < 2 {
         return None;
@@ -457,9 +457,9 @@ fn room_on(root: &Path, nodes: &NodeSet) -> Option<AvailableMemory> {
     Some(AvailableMemory { bytes: Bytes(bytes), of: format!("free on memory {noun} {nodes}") })
 }
 
-/// Placed memory that nobody has touched yet. Which of our anonymous pages are placed ones is not known, so all of
-/// them are taken for it: the result errs towards letting a size through.
-fn promised(root: &Path) -> u64 {
+/// Estimates the placed memory that is not yet touched. All resident anonymous pages are assumed to be placed ones,
+/// because they cannot be distinguished: the estimate may be too low, so that a size is accepted.
+fn untouched_bytes(root: &Path) -> u64 {
     let mapped = MAPPED.load(Ordering::Relaxed);
     if mapped == 0 {
         return 0;
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_move_to_nodes_that_are_there() {
+    fn pages_move_to_existing_nodes() {
         let page = syscall::page_bytes();
         let Some(mut memory) = placed(8 * page, "kernel") else { return };
         memory.as_mut_slice().fill(1);
@@ -501,13 +501,13 @@ mod tests {
         }
         assert_eq!(memory.pages_by_node(1000).unwrap(), [(NodeId(0), 8)].into());
         assert!(memory.as_slice().iter().all(|byte| *byte == 1));
-        // The kernel is asked only about pages that begin there.
+        // Only pages that begin in the range are moved.
         assert!(memory.move_to(page..2 * page, NodeId(1000)).is_err());
         memory.move_to(1..page, NodeId(1000)).unwrap();
     }
 
     #[test]
-    fn pages_are_counted_once_they_are_touched() {
+    fn only_touched_pages_are_counted() {
         let page = syscall::page_bytes();
         for policy in ["bind 0", "local", "kernel"] {
             let Some(mut memory) = placed(64 * page, policy) else { continue };
@@ -517,7 +517,7 @@ mod tests {
                 }
                 pages => pages.unwrap(),
             };
-            assert!(untouched.is_empty(), "{policy}: nothing is touched before its use");
+            assert!(untouched.is_empty(), "{policy}: new memory is untouched");
             memory.as_mut_slice()[..16 * page].fill(1);
             assert_eq!(memory.pages_by_node(1000).unwrap().values().sum::<u64>(), 16, "{policy}");
             cast_slice_mut::<u8, u64>(memory.as_mut_slice()).fill(1);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_hold_whole_values_and_begin_aligned() {
+    fn slices_are_aligned_and_contain_only_whole_values() {
         let Some(mut memory) = placed(4097, "kernel") else { return };
         assert_eq!(memory.bytes(), Bytes(4097));
         assert_eq!(memory.as_mut_slice().len(), 4097);
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_memory_holds_whole_values_and_atomics() {
+    fn typed_memory_contains_only_whole_values() {
         let memory = |bytes| PlacedMemory::<AtomicU64>::new(bytes, &MemoryPolicy::Kernel, HugePages::Never).unwrap();
         assert!(memory(7).as_slice().is_empty());
         let mut memory = memory(23);
@@ -558,11 +558,11 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_sizes() {
+    fn memory_beyond_the_limit_returns_an_error_with_sizes() {
         let asked = available().map_or(1 << 50, |bytes| bytes.0 as usize + (1 << 30));
         let error = PlacedMemory::<u8>::new(asked, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
-        let MemoryError::TooLarge { room, .. } = &error else { panic!("{error}") };
-        assert!(room.bytes.0 > 0, "{error}");
+        let MemoryError::TooLarge { available, .. } = &error else { panic!("{error}") };
+        assert!(available.bytes.0 > 0, "{error}");
         assert!(error.to_string().contains("do not fit"), "{error}");
         assert!(error.hint().is_some());
         let huge = PlacedMemory::<u8>::new(usize::MAX, &MemoryPolicy::Kernel, HugePages::System).unwrap_err();
@@ -572,34 +572,34 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_bound_is_named() {
+    fn error_reports_the_tightest_limit() {
         let files = [
             ("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 4000 kB\n"),
             ("sys/devices/system/node/has_memory", "0-1\n"),
             ("sys/devices/system/node/node1/meminfo", "Node 1 MemFree: 900 kB\nNode 1 Inactive(file): 100 kB\n"),
         ];
-        let folder = tree(&files);
+        let dir = tree(&files);
         let bind = MemoryPolicy::Bind(NodeSet::parse_list("1").unwrap());
-        // Other tests of this process may hold placed memory, whose size is taken off.
-        let room = |policy: &MemoryPolicy| room_for(folder.path(), policy).unwrap();
-        assert_eq!(room(&MemoryPolicy::Kernel).of, "available on this machine");
-        assert_eq!(room(&bind).of, "free on memory node 1");
-        assert!(room(&bind).bytes <= Bytes(1000 << 10));
-        assert_eq!(room_for(Path::new("/nowhere"), &bind), None);
+        // Placed memory of other tests in this process is subtracted.
+        let limit = |policy: &MemoryPolicy| available_for(dir.path(), policy).unwrap();
+        assert_eq!(limit(&MemoryPolicy::Kernel).of, "available on this machine");
+        assert_eq!(limit(&bind).of, "free on memory node 1");
+        assert!(limit(&bind).bytes <= Bytes(1000 << 10));
+        assert_eq!(available_for(Path::new("/nowhere"), &bind), None);
     }
 
     #[test]
-    fn pages_are_picked_evenly() {
+    fn sampled_pages_are_evenly_spaced() {
         let cases: [(usize, usize, &[usize]); 5] =
             [(0, 10, &[]), (3, 10, &[0, 1, 2]), (10, 5, &[0, 2, 4, 6, 8]), (10, 3, &[0, 3, 6]), (5, 0, &[])];
-        for (count, most, expected) in cases {
-            assert_eq!(spread(count, most).collect::<Vec<_>>(), expected, "{count} {most}");
+        for (count, limit, expected) in cases {
+            assert_eq!(evenly_spaced(count, limit).collect::<Vec<_>>(), expected, "{count} {limit}");
         }
-        assert_eq!(spread(usize::MAX, 4).last(), Some(usize::MAX / 4 * 3 + 2));
+        assert_eq!(evenly_spaced(usize::MAX, 4).last(), Some(usize::MAX / 4 * 3 + 2));
     }
 
     #[test]
-    fn pages_that_are_nowhere_are_not_counted() {
+    fn pages_that_are_not_resident_are_not_counted() {
         let mut by_node = BTreeMap::new();
         count_nodes(&[0, 1, -libc::ENOENT, 1, -libc::EFAULT], &mut by_node);
         assert_eq!(by_node, [(NodeId(0), 1), (NodeId(1), 2)].into());
@@ -620,7 +620,7 @@ AnonHugePages:      2048 kB
     }
 
     #[test]
-    fn huge_pages_are_given_where_they_are_wanted() {
+    fn huge_pages_are_used_on_request() {
         let bytes = 8 << 20;
         let huge = |choice| {
             let mut memory = PlacedMemory::<u8>::new(bytes, &MemoryPolicy::Kernel, choice).unwrap();

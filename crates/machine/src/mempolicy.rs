@@ -1,4 +1,4 @@
-//! Memory policies in the kernel's numbers and in its words (`bind:0`), and why it may refuse them.
+//! Sets memory policies; converts them to the kernel's numbers and to its notation (`bind:0`).
 
 use std::io;
 
@@ -15,12 +15,12 @@ const BIND: c_int = 2;
 const INTERLEAVE: c_int = 3;
 const LOCAL: c_int = 4;
 const PREFERRED_MANY: c_int = 5;
-/// Linux 6.9; older kernels answer EINVAL.
+/// Since Linux 6.9; older kernels return EINVAL.
 const WEIGHTED_INTERLEAVE: c_int = 6;
-/// Static nodes, relative nodes, numa balancing: modifiers above the mode.
+/// Mode flags: static nodes, relative nodes, NUMA balancing.
 const MODE_FLAGS: c_int = 1 << 15 | 1 << 14 | 1 << 13;
 
-/// A policy as `set_mempolicy(2)` and mbind(2) take it.
+/// Arguments for `set_mempolicy(2)` and mbind(2).
 #[derive(Clone, Copy)]
 pub(crate) struct PolicyCode {
     pub mode: c_int,
@@ -28,10 +28,10 @@ pub(crate) struct PolicyCode {
 }
 
 impl PolicyCode {
-    /// None for the kernel's own choice, which is not set; an error for nodes that no Linux can have.
+    /// Returns `None` for the kernel's default policy, which is not set. Fails if a node exceeds the maximum of Linux.
     pub(crate) fn of(policy: &MemoryPolicy) -> Result<Option<Self>, SyscallError> {
         let (mode, nodes) = match policy {
-            // A far file is for who maps it; no policy makes one.
+            // Far memory is mapped from a file; no policy creates it.
             MemoryPolicy::Kernel | MemoryPolicy::Far => return Ok(None),
             MemoryPolicy::Local => (LOCAL, NodeSet::new()),
             MemoryPolicy::Bind(nodes) => (BIND, nodes.clone()),
@@ -45,9 +45,8 @@ impl PolicyCode {
     }
 }
 
-/// A policy that was read back, in the words of /`proc/PID/numa_maps`; `prefer` without nodes is how kernels before 5.14
-/// report `local`.
-pub(crate) fn words(mode: c_int, nodes: NodeMask) -> String {
+/// Formats a policy like `/proc/PID/numa_maps`. Kernels before 5.14 report `local` as `prefer` without nodes.
+pub(crate) fn describe(mode: c_int, nodes: NodeMask) -> String {
     let nodes = nodes.to_set();
     let name = match mode & !MODE_FLAGS {
         DEFAULT => return "default".into(),
@@ -63,8 +62,8 @@ pub(crate) fn words(mode: c_int, nodes: NodeMask) -> String {
     format!("{name}:{nodes}")
 }
 
-/// Gives the calling thread, and what it forks from now on, a memory policy, and reads it back in the kernel's words.
-/// [`MemoryPolicy::Kernel`] sets nothing and reads back what is there.
+/// Sets the memory policy of the calling thread and its future children, and returns the policy that the kernel
+/// reports. [`MemoryPolicy::Kernel`] only reads the current policy.
 pub fn set_memory_policy(policy: &MemoryPolicy) -> Result<String, SyscallError> {
     if let Some(code) = PolicyCode::of(policy)? {
         syscall::set_mempolicy(code.mode, &code.nodes).map_err(|error| refusal("set", policy, &error))?;
@@ -72,29 +71,29 @@ pub fn set_memory_policy(policy: &MemoryPolicy) -> Result<String, SyscallError> 
     memory_policy()
 }
 
-/// The calling thread's memory policy in the kernel's words.
+/// Returns the calling thread's memory policy in the kernel's notation.
 pub fn memory_policy() -> Result<String, SyscallError> {
-    syscall::mempolicy().map(|(mode, nodes)| words(mode, nodes)).map_err(|error| {
-        SyscallError::new("read the memory policy back (get_mempolicy)", &error).with_hint(hint(&error))
-    })
+    syscall::mempolicy()
+        .map(|(mode, nodes)| describe(mode, nodes))
+        .map_err(|error| SyscallError::new("read the memory policy (get_mempolicy)", &error).with_hint(hint(&error)))
 }
 
-/// Names the policy and the next step.
+/// Describes a failed request, with a hint.
 pub(crate) fn refusal(verb: &str, policy: &MemoryPolicy, error: &io::Error) -> SyscallError {
     let weighted = matches!(policy, MemoryPolicy::WeightedInterleave(_));
     let hint = match error.raw_os_error() {
-        Some(libc::EINVAL) if weighted => Some("weighted interleave needs Linux 6.9 and nodes that are online"),
-        Some(libc::EINVAL) => Some("name nodes that are online, have memory and are allowed: numactl --hardware"),
+        Some(libc::EINVAL) if weighted => Some("use Linux 6.9 or later and nodes that are online"),
+        Some(libc::EINVAL) => Some("choose nodes that are online, have memory and are allowed: see numactl --hardware"),
         _ => hint(error),
     };
     SyscallError::new(format!("{verb} the memory policy '{policy}'"), error).with_hint(hint)
 }
 
-/// What to do about errors that all calls of this family share.
+/// Returns a hint for the errors that all NUMA system calls share.
 pub(crate) fn hint(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
-        libc::EPERM => Some("a container forbids it: docker run --cap-add SYS_NICE"),
-        libc::ENOSYS => Some("this kernel is built without NUMA (CONFIG_NUMA), or a container hides the call"),
+        libc::EPERM => Some("grant the container the capability: docker run --cap-add SYS_NICE"),
+        libc::ENOSYS => Some("use a kernel with CONFIG_NUMA, and a container that permits the system call"),
         _ => None,
     }
 }
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_read_in_the_kernels_words() {
+    fn policies_are_formatted_like_numa_maps() {
         let nodes = NodeMask::from_set(&NodeSet::parse_list("0-1").unwrap()).unwrap();
         let none = NodeMask::EMPTY;
         let cases = [
@@ -119,12 +118,12 @@ mod tests {
             (9, nodes, "policy 9:0-1"),
         ];
         for (mode, nodes, expected) in cases {
-            assert_eq!(words(mode, nodes), expected);
+            assert_eq!(describe(mode, nodes), expected);
         }
     }
 
     #[test]
-    fn refusals_have_a_next_step() {
+    fn policy_errors_have_hints() {
         let weighted = MemoryPolicy::WeightedInterleave(NodeSet::parse_list("0").unwrap());
         let text = |policy: &MemoryPolicy, errno| {
             let refusal = refusal("set", policy, &io::Error::from_raw_os_error(errno));
@@ -132,13 +131,13 @@ mod tests {
         };
         assert!(text(&weighted, libc::EINVAL).contains("Linux 6.9"), "{}", text(&weighted, libc::EINVAL));
         assert!(text(&MemoryPolicy::Local, libc::EPERM).contains("SYS_NICE"));
-        assert!(text(&MemoryPolicy::Local, libc::ENOSYS).contains("without NUMA"));
+        assert!(text(&MemoryPolicy::Local, libc::ENOSYS).contains("CONFIG_NUMA"));
         assert!(text(&MemoryPolicy::Local, libc::EPERM).contains("'local'"));
     }
 
     #[test]
-    fn a_policy_is_read_back() {
-        // On a thread of its own: the policy belongs to the thread and must not leak into other tests.
+    fn set_policy_is_read_back() {
+        // Runs on a separate thread: the policy is per thread and must not affect other tests.
         let read = std::thread::spawn(|| {
             let bind = MemoryPolicy::Bind(NodeSet::parse_list("0").unwrap());
             [MemoryPolicy::Kernel, bind, MemoryPolicy::Local].map(|policy| set_memory_policy(&policy))
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_there_is_refused() {
+    fn missing_node_returns_an_error() {
         let policy = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
         let refusal = std::thread::spawn(move || set_memory_policy(&policy)).join().unwrap().unwrap_err();
         assert!(refusal.to_string().contains("'bind 1023'"), "{refusal}");

@@ -1,4 +1,4 @@
-//! Events of the kernel about processes, counted or sampled: `perf_event_open(2)`. Must not know what follows from them.
+//! Opens perf events of the kernel, for counting or sampling: `perf_event_open(2)`. Must not interpret them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,20 +10,20 @@ use libc::{c_int, c_ulong};
 
 use crate::syscall::checked;
 
-/// What is counted or sampled; what is left out is zero.
+/// Description of a perf event; fields of `perf_event_attr` that are not listed are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerfEvent {
     /// `PERF_TYPE_...`.
     pub kind: u32,
-    /// Which event of that type.
+    /// Event of that type.
     pub config: u64,
-    /// One event in so many is sampled; 0 only counts.
+    /// Number of events per sample; 0 only counts.
     pub sample_period: u64,
-    /// `PERF_SAMPLE_...`: what a sample has.
+    /// `PERF_SAMPLE_...`: contents of a sample.
     pub sample_type: u64,
-    /// The bit field, from `disabled` on.
+    /// Bit field that begins with `disabled`.
     pub flags: u64,
-    /// So many events, or bytes where the flag `watermark` is set, wake who waits for them.
+    /// Number of events, or of bytes if the flag `watermark` is set, after which a waiting thread is woken.
     pub wakeup: u32,
 }
 
@@ -51,15 +51,15 @@ pub const TYPE_SOFTWARE: u32 = 1;
 pub const PAGE_FAULTS_MAJOR: u64 = 6;
 const FLAG_CLOEXEC: c_ulong = 1 << 3;
 
-/// `perf_event_open(2)` on the calling thread, and with the flag `inherit` on what it forks from then on: on this cpu, or on
-/// all. ENOENT where the hardware, or the hypervisor, has no such event; EACCES where `perf_event_paranoid` forbids it.
+/// `perf_event_open(2)` for the calling thread and, with the flag `inherit`, its future children; on one CPU or on all.
+/// ENOENT means that the hardware or the hypervisor lacks the event, EACCES that `perf_event_paranoid` forbids it.
 pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
     let PerfEvent { kind, config, sample_period, sample_type, flags, wakeup } = *event;
     let size = size_of::<PerfEventAttr>() as u32;
     let attr =
         PerfEventAttr { kind, size, config, sample_period, sample_type, flags, wakeup, ..PerfEventAttr::default() };
-    // SAFETY: the kernel reads attr.size bytes of a live struct; 0 is the calling thread, -1 for the cpu and the group
-    // are its documented "any".
+    // SAFETY: the kernel reads attr.size bytes of a live struct; 0 is the calling thread, and -1 means any
+    // CPU and no group.
     let fd = checked(|| unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -70,6 +70,6 @@ pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
             FLAG_CLOEXEC,
         )
     })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }

@@ -1,7 +1,7 @@
-//! Staying out of the way of others who measure on this machine. Says nothing of who they are.
+//! Lowers the priority of background threads so that they do not disturb measurements.
 
-/// Gives every other program of usual priority the processor first, for the rest of this thread and of those
-/// that it starts from now on. That much needs no rights; where it is refused all the same, only manners are lost.
+/// Sets the lowest CPU priority for the calling thread and the threads that it starts afterwards. This needs no
+/// privileges; an error is ignored, because the priority affects only other programs.
 pub fn lower_priority() {
     let _ = rustix::process::nice(19);
 }

@@ -1,5 +1,5 @@
-//! What disturbs this machine now and what it cannot tell, beside its settings: load, heat, room, daemons, counters.
-//! Must not judge: that is `model::analysis::doctor`.
+//! Probes this machine for disturbances and missing features besides its settings: load, throttling, free disk space,
+//! daemons, counters. Must not assess the results: `model::analysis::doctor` does.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::proc::Proc;
 use crate::undo::{self, SettingsRoot};
 use crate::{cpu_times, expand_probes, interrupt, syscall, sysfs, tune};
 
-/// How long we watch the cpus: fifty ticks of /proc/stat, so that one tick is two percent of a cpu.
-const WATCHED: Duration = Duration::from_millis(500);
+/// Duration of the load measurement: fifty ticks of /proc/stat, so that one tick is 2 % of a CPU.
+const LOAD_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Looks at this machine for half a second. `results` is where results are kept; it does not have to be there.
+/// Probes this machine, which takes half a second. `results` is the path for results, which need not exist.
 pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
     let root = Path::new("/");
     Probes {
@@ -33,16 +33,16 @@ pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
     }
 }
 
-/// We sleep meanwhile, so that whoever is busy is somebody else.
+/// Measures the load of other processes; this one sleeps meanwhile.
 fn load() -> Result<Load, String> {
     let cpus = sysfs::read_list(Path::new("/"), "sys/devices/system/cpu/online")
         .ok_or("/sys/devices/system/cpu/online cannot be read")?;
     let proc = Proc::live();
     let before = proc.cpu_times()?;
-    std::thread::sleep(WATCHED);
-    let meanwhile = cpu_times::of(&cpu_times::between(&before, &proc.cpu_times()?), &cpus)?;
-    let milli = |time: Nanos| time.0.saturating_mul(1000) / WATCHED.as_nanos() as u64;
-    Ok(Load { busy_milli: milli(meanwhile.busy()), steal_milli: milli(meanwhile.steal), cpus: cpus.len() as u64 })
+    std::thread::sleep(LOAD_INTERVAL);
+    let interval = cpu_times::of(&cpu_times::between(&before, &proc.cpu_times()?), &cpus)?;
+    let milli = |time: Nanos| time.0.saturating_mul(1000) / LOAD_INTERVAL.as_nanos() as u64;
+    Ok(Load { busy_milli: milli(interval.busy()), steal_milli: milli(interval.steal), cpus: cpus.len() as u64 })
 }
 
 fn counters() -> Counters {
@@ -55,27 +55,27 @@ fn counters() -> Counters {
     }
 }
 
-/// The counts of all cores and packages since boot; x86 has them.
+/// Returns the largest throttle count of all cores and packages since boot (x86 only).
 fn throttled(root: &Path) -> Result<u64, String> {
-    let folder = root.join("sys/devices/system/cpu");
-    let counts = sysfs::names(&folder).into_iter().filter_map(|cpu| {
-        let folder = folder.join(cpu).join("thermal_throttle");
-        let count = |name: &str| sysfs::read_text(&folder, name).ok()?.parse::<u64>().ok();
+    let dir = root.join("sys/devices/system/cpu");
+    let counts = sysfs::names(&dir).into_iter().filter_map(|cpu| {
+        let dir = dir.join(cpu).join("thermal_throttle");
+        let count = |name: &str| sysfs::read_text(&dir, name).ok()?.parse::<u64>().ok();
         count("core_throttle_count").into_iter().chain(count("package_throttle_count")).max()
     });
-    // A package's count is that of each of its cpus, so the largest and not the sum.
-    counts.max().ok_or_else(|| "this kernel does not count how often cpus are slowed down for heat".into())
+    // All CPUs of a package report the package's count, so take the maximum, not the sum.
+    counts.max().ok_or_else(|| "this kernel does not count thermal throttling".into())
 }
 
-/// Room on the file system of a folder that may not be there yet; an error says what the system said.
-pub fn free_disk_bytes(folder: &Path) -> Result<Bytes, String> {
-    let there = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
-    let room = rustix::fs::statvfs(there).map_err(|error| format!("{}: {error}", there.display()))?;
-    Ok(Bytes(room.f_bavail.saturating_mul(room.f_frsize)))
+/// Returns the free space on the file system of a directory that need not exist yet, or the system's error.
+pub fn free_disk_bytes(directory: &Path) -> Result<Bytes, String> {
+    let existing = directory.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("."));
+    let stat = rustix::fs::statvfs(existing).map_err(|error| format!("{}: {error}", existing.display()))?;
+    Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
 }
 
-/// Queues of disks whose interrupts the kernel spreads over the cpus itself. Where the kernel does not tell, the names
-/// of the queues of `NVMe` and virtio disks, whose drivers always ask for that.
+/// Returns the names of managed interrupts, whose affinity the kernel sets. If the kernel does not report whether an
+/// interrupt is managed, queues of `NVMe` and virtio disks count as managed, because their drivers always request it.
 fn managed_interrupts(root: &Path) -> Vec<String> {
     let is_managed = |line: &sysfs::InterruptLine| match interrupt::movability(root, line.number) {
         Movability::Managed => true,
@@ -85,7 +85,7 @@ fn managed_interrupts(root: &Path) -> Vec<String> {
     sysfs::interrupt_lines(root).into_iter().filter(is_managed).map(|line| line.name).collect()
 }
 
-/// `nvme0q3` but not the administrator's `nvme0q0`; `virtio1-req.0`.
+/// Matches `nvme0q3` and `virtio1-req.0`, but not the admin queue `nvme0q0`.
 fn is_queue_of_disk(name: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let nvme = name.strip_prefix("nvme").and_then(|rest| rest.split_once('q'));
@@ -100,47 +100,47 @@ mod tests {
     use crate::sysfs::test_tree::tree;
 
     #[test]
-    fn queues_of_disks_are_told_by_name_or_by_the_kernel() {
+    fn managed_interrupts_are_found_by_name_or_debugfs() {
         let lines = "   CPU0\n 7: 1 MSI 7-edge nvme0q0\n 8: 1 MSI 8-edge nvme0q1\n 9: 1 MSI 9-edge virtio1-req.0\n \
                      10: 1 MSI 1-edge eth0\n";
-        let folder = tree(&[("proc/interrupts", lines)]);
-        assert_eq!(managed_interrupts(folder.path()), ["nvme0q1", "virtio1-req.0"]);
-        let folder = tree(&[
+        let dir = tree(&[("proc/interrupts", lines)]);
+        assert_eq!(managed_interrupts(dir.path()), ["nvme0q1", "virtio1-req.0"]);
+        let dir = tree(&[
             ("proc/interrupts", lines),
             ("sys/kernel/debug/irq/irqs/8", "dstate: 0x1\n  IRQD_ACTIVATED\n"),
             ("sys/kernel/debug/irq/irqs/9", "dstate: 0x1\n  IRQD_ACTIVATED\n"),
             ("sys/kernel/debug/irq/irqs/10", "dstate: 0x1\n  IRQD_AFFINITY_MANAGED\n"),
         ]);
-        assert_eq!(managed_interrupts(folder.path()), ["eth0"]);
+        assert_eq!(managed_interrupts(dir.path()), ["eth0"]);
     }
 
     #[test]
-    fn heat_is_the_largest_count() {
+    fn throttle_count_is_the_maximum() {
         const CPU: &str = "sys/devices/system/cpu";
         let path = |rest: &str| format!("{CPU}/{rest}");
-        let folder = tree(&[
+        let dir = tree(&[
             (path("cpu0/thermal_throttle/core_throttle_count"), "2\n"),
             (path("cpu0/thermal_throttle/package_throttle_count"), "7\n"),
             (path("cpu1/thermal_throttle/package_throttle_count"), "7\n"),
         ]);
-        assert_eq!(throttled(folder.path()), Ok(7));
+        assert_eq!(throttled(dir.path()), Ok(7));
         assert!(throttled(Path::new("/nowhere")).is_err());
     }
 
     #[test]
-    fn room_is_that_of_the_folder_above() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(free_disk_bytes(&folder.path().join("a/b")).unwrap() > Bytes(0));
+    fn free_space_of_a_missing_directory_is_that_of_its_ancestor() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(free_disk_bytes(&dir.path().join("a/b")).unwrap() > Bytes(0));
     }
 
     #[test]
-    fn this_machine_has_signs() {
-        let folder = tempfile::tempdir().unwrap();
-        let signs = read(folder.path(), &SettingsRoot { root: "/".into(), state: folder.path().into() });
-        let load = signs.load.unwrap();
+    fn this_machine_is_probed() {
+        let dir = tempfile::tempdir().unwrap();
+        let probes = read(dir.path(), &SettingsRoot { root: "/".into(), state: dir.path().into() });
+        let load = probes.load.unwrap();
         assert!(load.cpus > 0);
-        // A tick may be counted late, so a little more than all of them.
+        // A tick may be counted late, so the sum may slightly exceed the maximum.
         assert!(load.busy_milli + load.steal_milli <= load.cpus * 1000 + 200, "{load:?}");
-        assert_eq!(signs.pending_restores, Ok(Vec::new()));
+        assert_eq!(probes.pending_restores, Ok(Vec::new()));
     }
 }

@@ -1,5 +1,5 @@
-//! The kernel's files about running processes and about what the cpus did, as values. Every reader takes the root
-//! under which `proc` and `sys` lie, every parser takes text, so that both are tested on recorded files.
+//! Reads the kernel's files about processes and CPU activity. Every reader takes the directory that contains `proc` and
+//! `sys`, and every parser takes text, so that tests can use recorded files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,42 +12,41 @@ use model::values::units::{Bytes, Nanos};
 
 use crate::{cpu_times, sysfs};
 
-/// A process with more mappings than fit in this is described by its first ones.
+/// Maximum number of bytes read of `numa_maps`; further mappings of a process are ignored.
 const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
 
-/// Where `proc` and `sys` lie.
+/// Directory that contains `proc` and `sys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Proc {
     root: PathBuf,
 }
 
-/// What /proc/PID/task/TID/stat says, as far as we ask.
+/// Fields of /proc/PID/task/TID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadStat {
-    /// `R` runs or waits for a cpu, `Z` is dead and not yet reaped.
+    /// `R`: runs or waits for a CPU. `Z`: dead and not yet reaped.
     pub state: char,
     pub parent: u32,
     pub group: u32,
-    /// The cpu on which it runs or ran last.
+    /// CPU on which it runs or ran last.
     pub cpu: CpuId,
 }
 
-/// Resident pages of the base size by node.
+/// Numbers of resident pages of the base size, by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NumaPages {
-    /// Memory without a file on a disk behind it: it obeys the memory policy.
+    /// Memory that is not backed by a file on a disk; the memory policy applies to it.
     pub anonymous: BTreeMap<NodeId, u64>,
-    /// The page cache, which lies where whoever read it first had it put.
+    /// Page cache, placed by the policy of the process that first read the file.
     pub file: BTreeMap<NodeId, u64>,
 }
 
 impl NumaPages {
-    /// How many pages without a file there are.
     pub(crate) fn anonymous_count(&self) -> u64 {
         self.anonymous.values().sum()
     }
 
-    /// Adds those of another process.
+    /// Adds the pages of another process.
     pub(crate) fn add(&mut self, other: &Self) {
         for (node, pages) in &other.anonymous {
             *self.anonymous.entry(*node).or_insert(0) += pages;
@@ -71,22 +70,21 @@ impl Proc {
         sysfs::read_text(&self.root, path)
     }
 
-    /// The threads of a process; empty when it is gone.
+    /// Returns the threads of a process, or an empty list if it has ended.
     pub(crate) fn threads(&self, pid: u32) -> Vec<u32> {
         numbers_in(&self.root.join(format!("proc/{pid}/task")))
     }
 
-    /// One thread; none when it is gone.
+    /// Returns the state of a thread, or `None` if it has ended.
     pub(crate) fn thread_stat(&self, pid: u32, tid: u32) -> Option<ThreadStat> {
         parse_thread_stat(&self.text(&format!("proc/{pid}/task/{tid}/stat")).ok()?)
     }
 
-    /// The processes that a process has forked and not lost; none where the kernel has no `children` file
-    /// (`CONFIG_PROC_CHILDREN`).
+    /// Returns the children of a process, or `None` if the kernel has no `children` file (`CONFIG_PROC_CHILDREN`).
     pub(crate) fn children(&self, pid: u32) -> Option<Vec<u32>> {
         let of_thread = |tid: &u32| self.text(&format!("proc/{pid}/task/{tid}/children"));
         let texts: Vec<_> = self.threads(pid).iter().map(of_thread).collect();
-        // A thread may end between the listing and the reading, but not all of them without the file.
+        // Some threads may end before their file is read. If all reads fail, the kernel lacks the file.
         if !texts.is_empty() && texts.iter().all(Result::is_err) {
             return None;
         }
@@ -100,7 +98,7 @@ impl Proc {
         )
     }
 
-    /// All processes of a process group, by looking at every process there is.
+    /// Returns all processes of a process group, by checking every process of the machine.
     pub(crate) fn processes_of_group(&self, group: u32) -> Vec<u32> {
         let in_group = |pid: &u32| {
             let stat = self.text(&format!("proc/{pid}/stat")).ok().and_then(|text| parse_thread_stat(&text));
@@ -109,23 +107,23 @@ impl Proc {
         numbers_in(&self.root.join("proc")).into_iter().filter(in_group).collect()
     }
 
-    /// How often a thread moved from cpu to cpu since it began.
+    /// Returns how often a thread has migrated between CPUs since its start.
     pub(crate) fn migrations(&self, pid: u32, tid: u32) -> Option<u64> {
         parse_migrations(&self.text(&format!("proc/{pid}/task/{tid}/sched")).ok()?)
     }
 
-    /// How much of a process is swapped out; none for one that is gone or dead.
+    /// Returns the swapped-out memory of a process, or `None` if it has ended.
     pub(crate) fn swapped(&self, pid: u32) -> Option<Bytes> {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmSwap")
     }
 
-    /// Whether there is any swap at all.
+    /// Returns whether the machine uses any swap.
     pub(crate) fn has_swap(&self) -> bool {
         // The first line is a heading.
         self.text("proc/swaps").is_ok_and(|text| text.lines().count() > 1)
     }
 
-    /// Where the pages of a process are.
+    /// Returns the pages of a process by node.
     pub(crate) fn numa_pages(&self, pid: u32) -> io::Result<NumaPages> {
         let mut bytes = Vec::new();
         let path = self.root.join(format!("proc/{pid}/numa_maps"));
@@ -133,61 +131,61 @@ impl Proc {
         Ok(parse_numa_maps(&String::from_utf8_lossy(&bytes)))
     }
 
-    /// What every cpu that is online did since boot.
+    /// Returns the CPU times of all online CPUs since boot.
     pub(crate) fn cpu_times(&self) -> Result<BTreeMap<CpuId, CpuTime>, String> {
         cpu_times::read(&self.root)
     }
 
-    /// Time for which somebody had to wait for `cpu` or `memory`, since boot.
+    /// Returns the time since boot for which at least one thread waited for `cpu` or `memory`.
     pub(crate) fn pressure(&self, of: &str) -> Result<Nanos, String> {
         let text =
             self.text(&format!("proc/pressure/{of}")).map_err(|error| format!("/proc/pressure/{of}: {error}"))?;
         parse_pressure(&text).ok_or_else(|| format!("/proc/pressure/{of} has no 'some' line"))
     }
 
-    /// Interrupts of any kind that these cpus took since boot.
+    /// Returns the number of interrupts of all kinds on these CPUs since boot.
     pub(crate) fn interrupts(&self, cpus: &CpuSet) -> Result<u64, String> {
         let text = self.text("proc/interrupts").map_err(|error| format!("/proc/interrupts: {error}"))?;
-        parse_interrupts(&text, cpus).ok_or_else(|| format!("/proc/interrupts has no column for cpus {cpus}"))
+        parse_interrupts(&text, cpus).ok_or_else(|| format!("/proc/interrupts has no column for CPUs {cpus}"))
     }
 
-    /// How many processes the kernel has killed for want of memory since boot; counted since Linux 4.13.
+    /// Returns the number of processes killed by the OOM killer since boot; Linux 4.13 introduced this counter.
     pub(crate) fn oom_kills(&self) -> Result<u64, String> {
         let text = self.text("proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
         let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
         count.ok_or_else(|| "/proc/vmstat has no oom_kill".into())
     }
 
-    /// The frequency of a cpu at this moment.
+    /// Returns the current frequency of a CPU.
     pub(crate) fn frequency_khz(&self, cpu: CpuId) -> Result<u64, String> {
         let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
         let text = self.text(&path).map_err(|error| format!("/{path}: {error}"))?;
-        text.parse().map_err(|_| format!("/{path} holds '{text}'"))
+        text.parse().map_err(|_| format!("/{path} contains '{text}', which is not a number"))
     }
 
-    /// The memory nodes that these cpus belong to, as far as they have memory.
+    /// Returns the memory nodes of these CPUs, without nodes that have no memory.
     pub(crate) fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
         let nodes = sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").unwrap_or_default();
-        let cpus_of = |node| sysfs::read_list(&self.root, &format!("sys/devices/system/node/node{node}/cpulist"));
-        nodes.iter().filter(|node| cpus_of(*node).is_some_and(|of_it: CpuSet| of_it.intersects(cpus))).collect()
+        let node_cpus = |node| sysfs::read_list(&self.root, &format!("sys/devices/system/node/node{node}/cpulist"));
+        nodes.iter().filter(|node| node_cpus(*node).is_some_and(|list: CpuSet| list.intersects(cpus))).collect()
     }
 
-    /// How many memory nodes have memory; none on a kernel without NUMA.
+    /// Returns the number of nodes that have memory, or `None` if the kernel has no NUMA support.
     pub(crate) fn memory_node_count(&self) -> Option<usize> {
         sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").map(|nodes| nodes.len())
     }
 }
 
-fn numbers_in(folder: &Path) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn numbers_in(dir: &Path) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The name in parentheses may itself hold spaces and parentheses, so fields are counted from the last one.
+/// Counts fields from the last parenthesis, because the name may contain spaces and parentheses.
 fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
-    // proc(5) counts from 1, and the state behind the name is field 3.
+    // proc(5) counts from 1; the state, directly after the name, is field 3.
     let field = |number: usize| fields.get(number - 3).copied();
     Some(ThreadStat {
         state: field(3)?.chars().next()?,
@@ -197,7 +195,7 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
     })
 }
 
-/// The time for which somebody had to wait, as files of pressure have it.
+/// Parses the total of the `some` line of a pressure file: the time for which at least one thread waited.
 pub(crate) fn parse_pressure(text: &str) -> Option<Nanos> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
@@ -206,7 +204,7 @@ pub(crate) fn parse_pressure(text: &str) -> Option<Nanos> {
 
 fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
     let mut lines = text.lines();
-    // Only online cpus have a column, so the heading says which is which.
+    // Only online CPUs have a column; the heading lists their numbers.
     let columns: Vec<bool> = lines
         .next()?
         .split_whitespace()
@@ -222,9 +220,9 @@ fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
         let Some((_, counts)) = line.split_once(':') else { continue };
         let counts: Vec<u64> =
             counts.split_whitespace().map_while(|word| word.parse().ok()).take(columns.len()).collect();
-        // ERR and MIS have one number for the whole machine.
+        // ERR and MIS have one number for the whole machine, and are ignored.
         if counts.len() == columns.len() {
-            sum += counts.iter().zip(&columns).filter(|(_, ours)| **ours).map(|(count, _)| count).sum::<u64>();
+            sum += counts.iter().zip(&columns).filter(|(_, selected)| **selected).map(|(count, _)| count).sum::<u64>();
         }
     }
     Some(sum)
@@ -235,31 +233,33 @@ fn parse_migrations(text: &str) -> Option<u64> {
     line.split_once(':')?.1.trim().parse().ok()
 }
 
-/// Each line is one mapping: address, policy, then words such as `file=...`, `anon=3`, `N0=3`, `kernelpagesize_kB=4`.
+/// Parses `numa_maps`. Each line is one mapping: address, policy, then fields such as `file=...`, `anon=3`, `N0=3`,
+/// `kernelpagesize_kB=4`.
 ///
-/// Pages of a private file mapping that were written are copies without a file. Of a mapping with both kinds the kernel says how
-/// many are copies, and how many of both lie on each node, but not which: all on a node but as many as are the file's are copies
-/// for certain and count as such, the rest may be the file's.
+/// Written pages of a private file mapping are anonymous copies. For a mapping with both kinds, the kernel reports the
+/// number of copies and the number of pages on each node, but not which of these are copies. With F file pages in the
+/// mapping, all pages on a node except F must be copies and count as anonymous; the rest count as file pages.
 ///
-/// Some file systems (tmpfs, in the NUMA guest the root) have a memory policy of their own, which goes before the process's even
-/// for copies: those say nothing of the process and count as the file's. Which policy is the process's own tells its stack.
+/// Some file systems (tmpfs, the root of the NUMA guest) have their own memory policy, which overrides that of the
+/// process even for copies; such copies count as file pages. The stack has the policy of the process.
 fn parse_numa_maps(text: &str) -> NumaPages {
-    let own_policy = text.lines().find(|line| line.split_whitespace().any(|word| word == "stack")).and_then(policy);
+    let process_policy = text.lines().find(|line| line.split_whitespace().any(|word| word == "stack")).and_then(policy);
     let mut pages = NumaPages::default();
     for line in text.lines() {
-        let words = || line.split_whitespace().skip(2);
+        let fields = || line.split_whitespace().skip(2);
         let number =
-            |key: &str| words().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
-        let by_node: Vec<(NodeId, u64)> = words().filter_map(node_and_pages).collect();
+            |key: &str| fields().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
+        let by_node: Vec<(NodeId, u64)> = fields().filter_map(node_and_pages).collect();
         let total: u64 = by_node.iter().map(|(_, pages)| pages).sum();
-        let on_disk = words().find_map(|word| word.strip_prefix("file=")).is_some_and(|file| !has_no_disk(file));
-        let copies = if own_policy.is_some() && policy(line) != own_policy { 0 } else { number("anon").unwrap_or(0) };
+        let on_disk = fields().find_map(|word| word.strip_prefix("file=")).is_some_and(|file| !has_no_disk(file));
+        let copies =
+            if process_policy.is_some() && policy(line) != process_policy { 0 } else { number("anon").unwrap_or(0) };
         let of_file = if on_disk { total.saturating_sub(copies) } else { 0 };
-        // hugetlb pages are counted one by one, transparent huge pages in base pages.
+        // The kernel counts hugetlb pages individually, and transparent huge pages in base pages.
         let per_page = (number("kernelpagesize_kB").unwrap_or(4) / base_page_kib()).max(1);
         for (node, count) in by_node {
-            let may_be_files = count.min(of_file);
-            for (into, count) in [(&mut pages.anonymous, count - may_be_files), (&mut pages.file, may_be_files)] {
+            let file = count.min(of_file);
+            for (into, count) in [(&mut pages.anonymous, count - file), (&mut pages.file, file)] {
                 if count > 0 {
                     *into.entry(node).or_insert(0) += count * per_page;
                 }
@@ -282,7 +282,7 @@ fn node_and_pages(word: &str) -> Option<(NodeId, u64)> {
     Some((NodeId(node.parse().ok()?), pages.parse().ok()?))
 }
 
-/// Shared memory has a name like a file's, but obeys the memory policy like anonymous memory.
+/// Returns whether a name is of shared memory, to which the memory policy applies as to anonymous memory.
 fn has_no_disk(file: &str) -> bool {
     ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/", "/anon_hugepage"].iter().any(|prefix| file.starts_with(prefix))
 }
@@ -297,13 +297,13 @@ mod tests {
     }
 
     fn stat_line(name: &str, state: char, parent: u32, group: u32, cpu: u32) -> String {
-        // Fields 6 to 38 do not matter here.
+        // Fields 6 to 38 are irrelevant.
         let between = vec!["0"; 33].join(" ");
         format!("42 ({name}) {state} {parent} {group} {between} {cpu} 0 0 0 0 0 0")
     }
 
     #[test]
-    fn the_cpu_is_found_behind_any_name() {
+    fn stat_is_parsed_after_any_process_name() {
         for name in ["cat", "a b", "a) R 1 (b", "((", ") S 9 9", ""] {
             let expected = ThreadStat { state: 'R', parent: 7, group: 8, cpu: CpuId(3) };
             assert_eq!(parse_thread_stat(&stat_line(name, 'R', 7, 8, 3)), Some(expected), "{name}");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_is_the_total_of_some() {
+    fn pressure_is_the_total_of_the_some_line() {
         let text =
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
         assert_eq!(parse_pressure(text), Some(Nanos(1_234_000)));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_summed_by_column() {
+    fn interrupts_are_summed_over_cpu_columns() {
         let text = "           CPU0       CPU2       CPU3\n\
              24:          1         10        100  IO-APIC   5-edge      ACPI:Ged\n\
             LOC:       1000       2000       3000   Local timer interrupts\n\
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_with_and_without_files_are_counted_apart() {
+    fn anonymous_and_file_pages_are_counted_separately() {
         let text = "\
 560f292dd000 default file=/usr/bin/cat mapped=2 N0=2 kernelpagesize_kB=4
 560f292e7000 default file=/usr/bin/cat anon=1 dirty=1 active=0 N1=1 kernelpagesize_kB=4
@@ -375,8 +375,8 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_tree_is_read() {
-        let folder = tree(&[
+    fn recorded_processes_are_read() {
+        let dir = tree(&[
             ("proc/5/task/5/stat", stat_line("sh", 'S', 1, 5, 1)),
             ("proc/5/task/6/stat", stat_line("sh", 'R', 1, 5, 0)),
             ("proc/5/task/5/children", "7 8 \n".into()),
@@ -389,7 +389,7 @@ mod tests {
             ("proc/swaps", "Filename Type Size Used Priority\n/swap file 1 0 -2\n".into()),
             ("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "2400000\n".into()),
         ]);
-        let proc = Proc::at(folder.path());
+        let proc = Proc::at(dir.path());
         let sorted = |mut pids: Vec<u32>| {
             pids.sort_unstable();
             pids
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(proc.thread_stat(5, 6).unwrap().cpu, CpuId(0));
         assert_eq!(proc.children(5).map(sorted), Some(vec![7, 8, 9]));
         assert_eq!(proc.children(8), None, "a kernel without the file");
-        assert_eq!(proc.children(99), Some(vec![]), "a process that is gone");
+        assert_eq!(proc.children(99), Some(vec![]), "a process that has ended");
         assert_eq!(sorted(proc.processes_of_group(5)), [5, 7]);
         assert_eq!(proc.swapped(5), Some(Bytes(12 << 10)));
         assert_eq!(proc.swapped(8), None);

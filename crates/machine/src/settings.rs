@@ -1,5 +1,5 @@
-//! How this machine is set: the facts that change what is measured. Each is a value or the reason why it cannot be
-//! read. No serial numbers, no host name: that one only by [`host_name`].
+//! Reads the settings of this machine that affect measurements. Each fact is a value or the reason why it cannot be
+//! read. Serial numbers are never read, and the host name only by [`host_name`].
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
@@ -10,56 +10,56 @@ use model::values::settings::{FactValue, Settings};
 
 use crate::sysfs::{self, Limit};
 
-/// All facts of this machine, in the order in which they are shown.
+/// Reads all facts of this machine, in display order.
 pub fn read() -> Settings {
     let mut settings = read_at(Path::new("/"));
     settings.record("memory.page-bytes", FactValue::Known(page_bytes().to_string()));
     settings
 }
 
-/// The name of this machine. Personal: recorded only when somebody asked for it.
+/// Returns the host name. It is personal data, so callers must record it only on request.
 pub fn host_name() -> Option<String> {
     sysfs::read_text(Path::new("/"), "proc/sys/kernel/hostname").ok().filter(|name| !name.is_empty())
 }
 
-/// A fact that one file holds: its key, the file, what to make of the text, and why the file may be missing.
+/// A fact that is read from one file: key, path, conversion of the text, and the reason if the file is missing.
 struct FileFact(&'static str, &'static str, fn(&str) -> String, &'static str);
 
-const NO_CPUFREQ: &str = "no cpufreq driver: the frequency is not in this kernel's hands";
-const NO_OPTION: &str = "this kernel is built without it";
+const NO_CPUFREQ: &str = "no cpufreq driver: this kernel does not control the frequency";
+const NO_OPTION: &str = "not built into this kernel";
 
 const NO_DMI: &str = "no DMI tables";
 
 const FILE_FACTS: [FileFact; 24] = [
-    FileFact("machine.bios-version", "sys/devices/virtual/dmi/id/bios_version", as_it_is, NO_DMI),
+    FileFact("machine.bios-version", "sys/devices/virtual/dmi/id/bios_version", verbatim, NO_DMI),
     FileFact("machine.bios-date", "sys/devices/virtual/dmi/id/bios_date", year_first, NO_DMI),
-    FileFact("kernel.release", "proc/sys/kernel/osrelease", as_it_is, "no /proc"),
-    FileFact("kernel.version", "proc/sys/kernel/version", as_it_is, "no /proc"),
+    FileFact("kernel.release", "proc/sys/kernel/osrelease", verbatim, "no /proc"),
+    FileFact("kernel.version", "proc/sys/kernel/version", verbatim, "no /proc"),
     FileFact("kernel.command-line", "proc/cmdline", public_command_line, "no /proc"),
-    FileFact("kernel.boot-id", "proc/sys/kernel/random/boot_id", as_it_is, "no /proc"),
-    FileFact("kernel.aslr", "proc/sys/kernel/randomize_va_space", as_it_is, "no /proc"),
+    FileFact("kernel.boot-id", "proc/sys/kernel/random/boot_id", verbatim, "no /proc"),
+    FileFact("kernel.aslr", "proc/sys/kernel/randomize_va_space", verbatim, "no /proc"),
     FileFact(
         "kernel.clocksource",
         "sys/devices/system/clocksource/clocksource0/current_clocksource",
-        as_it_is,
+        verbatim,
         NO_OPTION,
     ),
     FileFact("kernel.isolated-cpus", "sys/devices/system/cpu/isolated", list_or_none, NO_OPTION),
     FileFact("kernel.nohz-full-cpus", "sys/devices/system/cpu/nohz_full", list_or_none, NO_OPTION),
-    FileFact("kernel.numa-balancing", "proc/sys/kernel/numa_balancing", as_it_is, NO_OPTION),
-    FileFact("cpu.online", "sys/devices/system/cpu/online", as_it_is, "no /sys"),
-    FileFact("cpu.smt", "sys/devices/system/cpu/smt/control", as_it_is, NO_OPTION),
-    FileFact("cpu.frequency-driver", "sys/devices/system/cpu/cpufreq/policy0/scaling_driver", as_it_is, NO_CPUFREQ),
-    FileFact("cpu.idle-driver", "sys/devices/system/cpu/cpuidle/current_driver", as_it_is, NO_OPTION),
+    FileFact("kernel.numa-balancing", "proc/sys/kernel/numa_balancing", verbatim, NO_OPTION),
+    FileFact("cpu.online", "sys/devices/system/cpu/online", verbatim, "no /sys"),
+    FileFact("cpu.smt", "sys/devices/system/cpu/smt/control", verbatim, NO_OPTION),
+    FileFact("cpu.frequency-driver", "sys/devices/system/cpu/cpufreq/policy0/scaling_driver", verbatim, NO_CPUFREQ),
+    FileFact("cpu.idle-driver", "sys/devices/system/cpu/cpuidle/current_driver", verbatim, NO_OPTION),
     FileFact("memory.thp", "sys/kernel/mm/transparent_hugepage/enabled", selected, NO_OPTION),
     FileFact("memory.thp-defrag", "sys/kernel/mm/transparent_hugepage/defrag", selected, NO_OPTION),
-    FileFact("memory.ksm", "sys/kernel/mm/ksm/run", as_it_is, NO_OPTION),
-    FileFact("memory.overcommit", "proc/sys/vm/overcommit_memory", as_it_is, "no /proc"),
-    FileFact("memory.swappiness", "proc/sys/vm/swappiness", as_it_is, "no /proc"),
-    FileFact("memory.zswap", "sys/module/zswap/parameters/enabled", as_it_is, NO_OPTION),
-    FileFact("memory.numa-demotion", "sys/kernel/mm/numa/demotion_enabled", as_it_is, NO_OPTION),
-    FileFact("memory.zone-reclaim", "proc/sys/vm/zone_reclaim_mode", as_it_is, NO_OPTION),
-    FileFact("machine.power-profile", "sys/firmware/acpi/platform_profile", as_it_is, "no platform profile"),
+    FileFact("memory.ksm", "sys/kernel/mm/ksm/run", verbatim, NO_OPTION),
+    FileFact("memory.overcommit", "proc/sys/vm/overcommit_memory", verbatim, "no /proc"),
+    FileFact("memory.swappiness", "proc/sys/vm/swappiness", verbatim, "no /proc"),
+    FileFact("memory.zswap", "sys/module/zswap/parameters/enabled", verbatim, NO_OPTION),
+    FileFact("memory.numa-demotion", "sys/kernel/mm/numa/demotion_enabled", verbatim, NO_OPTION),
+    FileFact("memory.zone-reclaim", "proc/sys/vm/zone_reclaim_mode", verbatim, NO_OPTION),
+    FileFact("machine.power-profile", "sys/firmware/acpi/platform_profile", verbatim, "no platform profile"),
 ];
 
 fn read_at(root: &Path) -> Settings {
@@ -95,11 +95,11 @@ fn known_or(value: Option<String>, why: &str) -> FactValue {
     value.map_or_else(|| unavailable(why), FactValue::Known)
 }
 
-fn as_it_is(text: &str) -> String {
+fn verbatim(text: &str) -> String {
     text.into()
 }
 
-/// `07/23/2025` as `2025-07-23`, so that dates are in order; what is no such date as it is.
+/// Converts `07/23/2025` to `2025-07-23`, so that dates sort chronologically; other texts are unchanged.
 fn year_first(text: &str) -> String {
     match text.split('/').collect::<Vec<_>>()[..] {
         [month, day, year] => format!("{year}-{month}-{day}"),
@@ -115,7 +115,7 @@ fn list_or_none(text: &str) -> String {
     if text.is_empty() || text == "(null)" { "none".into() } else { text.into() }
 }
 
-/// Parameters whose values name this machine or let somebody into it.
+/// Parameters whose values identify this machine or grant access to it.
 const PRIVATE_PARAMETERS: [&str; 8] = [
     "hostname",
     "systemd.hostname",
@@ -127,7 +127,7 @@ const PRIVATE_PARAMETERS: [&str; 8] = [
     "systemd.machine_id",
 ];
 
-/// The kernel's parameters without names and keys of this machine. What follows `--` is for the first process.
+/// Returns the kernel's parameters without private values. Text after `--` is for the init process and is dropped.
 fn public_command_line(text: &str) -> String {
     let parameters = text.split(" -- ").next().unwrap_or(text);
     let public = |parameter: &str| {
@@ -135,7 +135,7 @@ fn public_command_line(text: &str) -> String {
         let is_private = PRIVATE_PARAMETERS.contains(&name) || name.starts_with("systemd.set_credential");
         match value.split_once('=') {
             _ if is_private => format!("{name}=..."),
-            // root=UUID=0123 is as good as a serial number.
+            // root=UUID=0123 identifies the machine like a serial number.
             Some((kind, _)) if kind.ends_with("UUID") => format!("{name}={kind}=..."),
             _ => parameter.to_owned(),
         }
@@ -150,10 +150,10 @@ fn machine_model(root: &Path) -> FactValue {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(" "))
     };
-    known_or(text("proc/device-tree/model").or_else(from_tables), "neither a device tree nor DMI tables")
+    known_or(text("proc/device-tree/model").or_else(from_tables), "no device tree and no DMI tables")
 }
 
-/// What makers of virtual machines call themselves in DMI tables.
+/// Names of hypervisors in DMI tables.
 const GUESTS: [&str; 9] =
     ["QEMU", "KVM", "VMware", "VirtualBox", "Xen", "Amazon EC2", "Google Compute Engine", "Virtual Machine", "Bochs"];
 
@@ -166,7 +166,7 @@ fn virtualization(root: &Path) -> FactValue {
     let product = sysfs::read_text(root, "sys/devices/virtual/dmi/id/product_name").unwrap_or_default();
     let named = GUESTS.iter().find(|guest| vendor.contains(**guest) || product.contains(**guest));
     match (named, flag) {
-        // Amazon rents whole machines under the same vendor; only the flag tells a guest from them.
+        // Bare-metal instances of Amazon have the same vendor; only the flag identifies a guest.
         (Some(&"Amazon EC2") | None, false) => FactValue::Known("none seen".into()),
         (Some(guest), _) => FactValue::Known((*guest).into()),
         (None, true) => FactValue::Known("a hypervisor".into()),
@@ -174,17 +174,17 @@ fn virtualization(root: &Path) -> FactValue {
 }
 
 fn container(root: &Path) -> FactValue {
-    let marks = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
-    let marked = marks.iter().find(|(file, _)| root.join(file).exists()).map(|(_, kind)| (*kind).to_owned());
-    let told = || sysfs::read_text(root, "run/systemd/container").ok().filter(|kind| !kind.is_empty());
+    let marker_files = [(".dockerenv", "docker"), ("run/.containerenv", "podman")];
+    let marked = marker_files.iter().find(|(file, _)| root.join(file).exists()).map(|(_, kind)| (*kind).to_owned());
+    let declared = || sysfs::read_text(root, "run/systemd/container").ok().filter(|kind| !kind.is_empty());
     let groups = sysfs::read_text(root, "proc/self/cgroup").unwrap_or_default();
-    let grouped = || {
+    let from_cgroup = || {
         ["kubepods", "docker", "lxc", "containerd"]
             .iter()
             .find(|kind| groups.contains(**kind))
             .map(|kind| (*kind).into())
     };
-    FactValue::Known(told().or_else(grouped).or(marked).unwrap_or_else(|| "none seen".into()))
+    FactValue::Known(declared().or_else(from_cgroup).or(marked).unwrap_or_else(|| "none seen".into()))
 }
 
 fn distribution(root: &Path) -> FactValue {
@@ -200,18 +200,18 @@ fn cpuinfo(root: &Path) -> String {
 
 fn record_cpu(settings: &mut Settings, root: &Path) {
     let cpuinfo = cpuinfo(root);
-    settings.record("cpu.model", known_or(cpu_model(&cpuinfo), "/proc/cpuinfo names no model"));
+    settings.record("cpu.model", known_or(cpu_model(&cpuinfo), "/proc/cpuinfo has no model"));
     settings.record("cpu.microcode", known_or(counted(&cpuinfo, &["microcode"]), "/proc/cpuinfo has no microcode"));
     settings.record("cpu.governor", known_or(per_policy(root, "scaling_governor"), NO_CPUFREQ));
     settings.record("cpu.frequency-khz-min", known_or(per_policy(root, "scaling_min_freq"), NO_CPUFREQ));
     settings.record("cpu.frequency-khz-max", known_or(per_policy(root, "scaling_max_freq"), NO_CPUFREQ));
     settings.record(
         "cpu.energy-preference",
-        known_or(per_policy(root, "energy_performance_preference"), "no driver that takes one"),
+        known_or(per_policy(root, "energy_performance_preference"), "the frequency driver does not support it"),
     );
     settings.record("cpu.turbo", turbo(root));
     settings.record("cpu.wake-up-us-max", wake_up_us_max(root));
-    settings.record("cpu.idle-states", known_or(idle_states(root), "no idle states in this kernel's hands"));
+    settings.record("cpu.idle-states", known_or(idle_states(root), "this kernel does not control idle states"));
 }
 
 fn cpu_model(cpuinfo: &str) -> Option<String> {
@@ -220,7 +220,7 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
         .or_else(|| counted(cpuinfo, &["cpu"]))
 }
 
-/// The values of these keys, cpu by cpu: one value alone where all agree, else each with how many cpus have it.
+/// Returns the value of these keys if all CPUs agree, else each value with its number of CPUs.
 fn counted(cpuinfo: &str, keys: &[&str]) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for cpu in cpuinfo.split("\n\n") {
@@ -229,7 +229,7 @@ fn counted(cpuinfo: &str, keys: &[&str]) -> Option<String> {
                 let (name, value) = line.split_once(':')?;
                 (name.trim() == *key).then(|| value.trim().to_owned())
             })?;
-            // ARM's numbers mean nothing without what they number.
+            // ARM's part numbers are meaningful only together with their key.
             Some(if keys.len() > 1 { format!("{} {line}", key.trim_start_matches("CPU ")) } else { line })
         };
         if let Some(values) = keys.iter().map(value).collect::<Option<Vec<String>>>() {
@@ -243,11 +243,11 @@ fn counted(cpuinfo: &str, keys: &[&str]) -> Option<String> {
     }
 }
 
-/// A file of the cpufreq policies: one value alone where all agree, else `0-3: powersave, 4-5: performance`.
+/// Reads a file of the cpufreq policies: one value if all agree, else `0-3: powersave, 4-5: performance`.
 fn per_policy(root: &Path, file: &str) -> Option<String> {
     let mut cpus_by_value: BTreeMap<String, CpuSet> = BTreeMap::new();
-    let folder = root.join("sys/devices/system/cpu/cpufreq");
-    for policy in sysfs::names(&folder).iter().map(|name| folder.join(name)) {
+    let dir = root.join("sys/devices/system/cpu/cpufreq");
+    for policy in sysfs::names(&dir).iter().map(|name| dir.join(name)) {
         let Ok(value) = sysfs::read_text(&policy, file) else { continue };
         let related = sysfs::read_text(&policy, "related_cpus").unwrap_or_default();
         let cpus = CpuSet::parse_list(&related.split_whitespace().collect::<Vec<_>>().join(",")).unwrap_or_default();
@@ -265,15 +265,15 @@ fn per_policy(root: &Path, file: &str) -> Option<String> {
 fn turbo(root: &Path) -> FactValue {
     let text = |path: &str| sysfs::read_text(root, path).ok();
     let switch = |on: bool| FactValue::Known(if on { "on" } else { "off" }.into());
-    // Intel's switch says no; everybody else's says yes.
+    // Intel's switch disables turbo; that of other drivers enables it.
     if let Some(no_turbo) = text("sys/devices/system/cpu/intel_pstate/no_turbo") {
         return switch(no_turbo == "0");
     }
     text("sys/devices/system/cpu/cpufreq/boost")
-        .map_or_else(|| unavailable("no driver that switches it"), |boost| switch(boost == "1"))
+        .map_or_else(|| unavailable("no frequency driver that can switch it"), |boost| switch(boost == "1"))
 }
 
-/// What somebody has asked for by holding the file open; the kernel writes "nobody" as 2000 s.
+/// Returns the latency limit requested by processes that hold the file open; 2000 s means that no process requests one.
 fn wake_up_us_max(root: &Path) -> FactValue {
     let read = || -> std::io::Result<i32> {
         let mut bytes = [0_u8; 4];
@@ -287,15 +287,15 @@ fn wake_up_us_max(root: &Path) -> FactValue {
     }
 }
 
-/// The idle states of cpu 0 that are not disabled.
+/// Returns the enabled idle states of CPU 0.
 fn idle_states(root: &Path) -> Option<String> {
-    let folder = root.join("sys/devices/system/cpu/cpu0/cpuidle");
+    let dir = root.join("sys/devices/system/cpu/cpu0/cpuidle");
     let enabled = |state: &String| {
-        let folder = folder.join(state);
-        let disabled = sysfs::read_text(&folder, "disable").is_ok_and(|value| value != "0");
-        (!disabled).then(|| sysfs::read_text(&folder, "name").ok()).flatten()
+        let dir = dir.join(state);
+        let disabled = sysfs::read_text(&dir, "disable").is_ok_and(|value| value != "0");
+        (!disabled).then(|| sysfs::read_text(&dir, "name").ok()).flatten()
     };
-    let states = sysfs::names(&folder);
+    let states = sysfs::names(&dir);
     (!states.is_empty()).then(|| states.iter().filter_map(enabled).collect::<Vec<_>>().join(", "))
 }
 
@@ -310,11 +310,11 @@ fn record_memory(settings: &mut Settings, root: &Path) {
         ("memory.swap-used-bytes", used),
     ];
     for (key, size) in sizes {
-        settings.record(key, known_or(size.map(|size| size.to_string()), "/proc/meminfo does not say"));
+        settings.record(key, known_or(size.map(|size| size.to_string()), "/proc/meminfo does not list it"));
     }
-    let folder = root.join("sys/kernel/mm/hugepages");
-    for size in sysfs::names(&folder) {
-        let count = sysfs::read_text(&folder.join(&size), "nr_hugepages").ok();
+    let dir = root.join("sys/kernel/mm/hugepages");
+    for size in sysfs::names(&dir) {
+        let count = sysfs::read_text(&dir.join(&size), "nr_hugepages").ok();
         let size = size.trim_start_matches("hugepages-").to_ascii_lowercase();
         settings.record(&format!("memory.hugepages-{size}"), known_or(count, "nr_hugepages cannot be read"));
     }
@@ -354,24 +354,24 @@ fn record_cgroup(settings: &mut Settings, root: &Path) {
     }
 }
 
-/// One fact for each weakness that the kernel knows; those that do not concern this cpu as well.
+/// Records one fact per vulnerability that the kernel lists, including those that do not affect this CPU.
 fn record_mitigations(settings: &mut Settings, root: &Path) {
-    let folder = root.join("sys/devices/system/cpu/vulnerabilities");
-    let names = sysfs::names(&folder);
+    let dir = root.join("sys/devices/system/cpu/vulnerabilities");
+    let names = sysfs::names(&dir);
     if names.is_empty() {
         settings.record("mitigations", unavailable("this kernel does not list them"));
     }
     for name in names {
-        let state = sysfs::read_text(&folder, &name).ok();
+        let state = sysfs::read_text(&dir, &name).ok();
         settings.record(&format!("mitigations.{}", name.replace('_', "-")), known_or(state, "cannot be read"));
     }
 }
 
 #[allow(unsafe_code)]
 fn page_bytes() -> u64 {
-    // SAFETY: sysconf has no preconditions and touches no memory of ours.
+    // SAFETY: sysconf has no preconditions and accesses no memory of this program.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).expect("every Linux knows its page size")
+    u64::try_from(bytes).expect("the page size is positive")
 }
 
 #[cfg(test)]
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
     use crate::sysfs::test_tree::tree;
 
-    /// Files by path, a key, and the value that it must have then.
+    /// Files by path, a key, and its expected value.
     type Case<'a, P> = (Vec<(P, &'a str)>, &'a str, &'a str);
 
     fn value(files: &[(&str, &str)], key: &str) -> String {
@@ -406,8 +406,8 @@ mod tests {
             (vec![(path("intel_pstate/no_turbo"), "1\n")], "cpu.turbo", "off"),
             (vec![(path("intel_pstate/no_turbo"), "0\n")], "cpu.turbo", "on"),
             (vec![(path("cpufreq/boost"), "1\n")], "cpu.turbo", "on"),
-            (vec![], "cpu.turbo", "unavailable: no driver that switches it"),
-            (vec![], "cpu.governor", "unavailable: no cpufreq driver: the frequency is not in this kernel's hands"),
+            (vec![], "cpu.turbo", "unavailable: no frequency driver that can switch it"),
+            (vec![], "cpu.governor", "unavailable: no cpufreq driver: this kernel does not control the frequency"),
             (vec![(path("cpufreq/policy0/scaling_governor"), "performance\n")], "cpu.governor", "performance"),
             (
                 vec![
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_named_by_model_or_by_part() {
+    fn cpu_model_is_the_name_or_the_part_numbers() {
         let intel = "processor\t: 0\nmodel name\t: Xeon\nmicrocode\t: 0x1\n\nprocessor\t: 1\nmodel name\t: Xeon\nmicrocode\t: 0x1\n";
         assert_eq!(value(&[("proc/cpuinfo", intel)], "cpu.model"), "Xeon");
         assert_eq!(value(&[("proc/cpuinfo", intel)], "cpu.microcode"), "0x1");
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_and_containers_are_seen() {
+    fn guests_and_containers_are_detected() {
         const VENDOR: &str = "sys/devices/virtual/dmi/id/sys_vendor";
         const GUEST: (&str, &str) = ("proc/cpuinfo", "flags\t: fpu hypervisor lm\n");
         let cases: [Case<&str>; 9] = [
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_tells_nothing_private() {
+    fn private_command_line_values_are_removed() {
         let cases = [
             ("quiet numa=fake=8 ipv6.disable=1", "quiet numa=fake=8 ipv6.disable=1"),
             ("root=UUID=0123-45 ro", "root=UUID=... ro"),
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_its_facts_once_each() {
+    fn facts_of_this_machine_are_distinct() {
         let settings = read();
         assert!(settings.get("kernel.release").is_some_and(|release| !release.is_empty()));
         assert!(settings.number("memory.total-bytes").is_some_and(|bytes| bytes > 1 << 20));

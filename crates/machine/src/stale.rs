@@ -1,16 +1,16 @@
-//! What processes that are gone left behind under names that hold their numbers. Must not know what it is, nor removes it.
+//! Finds entries of dead processes, whose names contain their PIDs. Does not remove them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What in the folder has a name that says the number of a process that is gone. `process` reads the number from a name.
-/// A number that another process has by now counts as living: what it names goes another time.
+/// Returns the entries of a directory whose names contain the PID of a dead process. `pid_of` parses the PID from a
+/// name. If another process has reused the PID, the entry is not returned.
 ///
 /// # Errors
-/// A folder that cannot be read.
-pub fn stale_entries(folder: &Path, process: impl Fn(&str) -> Option<u32>) -> io::Result<Vec<PathBuf>> {
-    let is_dead = |name: &str| process(name).is_some_and(|number| !Path::new(&format!("/proc/{number}")).exists());
-    let entries = std::fs::read_dir(folder)?.filter_map(Result::ok);
+/// If the directory cannot be read.
+pub fn stale_entries(dir: &Path, pid_of: impl Fn(&str) -> Option<u32>) -> io::Result<Vec<PathBuf>> {
+    let is_dead = |name: &str| pid_of(name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    let entries = std::fs::read_dir(dir)?.filter_map(Result::ok);
     Ok(entries.filter(|entry| entry.file_name().to_str().is_some_and(is_dead)).map(|entry| entry.path()).collect())
 }
 
@@ -19,16 +19,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_living_and_what_has_another_name_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        // Above what any kernel gives a process.
-        let dead = folder.path().join("copy-4194305");
-        for path in [&dead, &folder.path().join("copy-1"), &folder.path().join("4194305"), &folder.path().join("copy-")]
-        {
+    fn only_entries_of_dead_processes_are_returned() {
+        let dir = tempfile::tempdir().unwrap();
+        // Greater than the maximum PID of Linux.
+        let dead = dir.path().join("copy-4194305");
+        for path in [&dead, &dir.path().join("copy-1"), &dir.path().join("4194305"), &dir.path().join("copy-")] {
             std::fs::write(path, "").unwrap();
         }
-        let number = |name: &str| name.strip_prefix("copy-")?.parse().ok();
-        assert_eq!(stale_entries(folder.path(), number).unwrap(), [dead]);
-        assert!(stale_entries(Path::new("/nowhere"), number).is_err());
+        let pid_of = |name: &str| name.strip_prefix("copy-")?.parse().ok();
+        assert_eq!(stale_entries(dir.path(), pid_of).unwrap(), [dead]);
+        assert!(stale_entries(Path::new("/nowhere"), pid_of).is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! Swap on a loop device over a file that has no name: the file and the device go by themselves when the swap is off and
-//! nobody has them open, however the program ended. The device and not the file is swapped to, because a swap file takes
-//! no folio larger than a page, and because its queue's settings are its own. Must not know what swaps or why.
+//! Swap on a loop device over an unlinked file: the kernel removes both when swap is off and no process has them open,
+//! even if the program was killed. Swap uses the device and not the file, because a swap file accepts no folios larger
+//! than a page, and because the device has its own queue settings.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -13,24 +13,24 @@ use model::values::units::Bytes;
 
 use crate::sysfs;
 
-/// The kernel swaps whole folios of this size where the swap space allows, which costs a fraction of single pages.
+/// Setting for folios of 64 KiB, which the kernel can swap as a whole at a fraction of the cost of single pages.
 pub const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
-/// Ahead of any other swap: what this swap is made for is to go there. The kernel takes 0 to 32767.
+/// Highest swap priority, so that the kernel uses this swap before any other. The range is 0 to 32767.
 const PRIORITY: libc::c_int = 32767;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// Another program may take the number that was free a moment ago.
-const TRIES: usize = 32;
+/// Maximum attempts to attach a device: another program may take the free device first.
+const ATTEMPTS_MAX: usize = 32;
 
-/// A loop device over a file. It goes when this is dropped and nothing swaps to it.
+/// A loop device over a file. The kernel detaches it when this is dropped and swap on it is off.
 #[derive(Debug)]
 pub struct LoopDevice {
     device: PathBuf,
     backing: String,
-    /// What went over the device before it was ours.
+    /// Bytes read and written before the file was attached.
     before: (Bytes, Bytes),
     _open: File,
 }
@@ -65,11 +65,11 @@ struct Config {
 }
 
 impl LoopDevice {
-    /// Attaches a file to a free loop device, its requests going past the page cache where the file system allows.
+    /// Attaches a file to a free loop device, with direct I/O if the file system supports it.
     pub fn attach(file: &File, page: u32) -> io::Result<Self> {
         let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
-        for _ in 0..TRIES {
-            // SAFETY: this request has no argument.
+        for _ in 0..ATTEMPTS_MAX {
+            // SAFETY: the request has no argument.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE as _) };
             if number < 0 {
                 return Err(io::Error::last_os_error());
@@ -93,49 +93,49 @@ impl LoopDevice {
         &self.device
     }
 
-    /// The kernel's name for the file behind it.
+    /// The kernel's name of the backing file.
     pub fn backing(&self) -> &str {
         &self.backing
     }
 
-    /// What went over it since it was attached: read, written.
+    /// Returns the bytes read and written since the file was attached.
     pub fn traffic(&self) -> (Bytes, Bytes) {
         let (read, written) = sectors(&self.device);
         (Bytes(read.0 - self.before.0.0), Bytes(written.0 - self.before.1.0))
     }
 
-    /// Tells the kernel that this device does not turn, which is what has it read ahead along a program's memory, and to
-    /// send requests as they come. Both settings are the device's own and go with it.
+    /// Marks the device as non-rotational, so that the kernel's swap read-ahead follows a program's virtual addresses,
+    /// and disables its I/O scheduler. Both settings end with the device.
     pub fn no_seeks(&self) -> io::Result<()> {
-        let queue = Path::new("/").join(of_device(&self.device, "queue"));
+        let queue = Path::new("/").join(device_path(&self.device, "queue"));
         std::fs::write(queue.join("rotational"), "0")?;
         std::fs::write(queue.join("scheduler"), "none")
     }
 }
 
-/// Read and written since the device was first used. Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
+/// Returns all bytes read and written. Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
 fn sectors(device: &Path) -> (Bytes, Bytes) {
-    let text = sysfs::read_text(Path::new("/"), &of_device(device, "stat")).unwrap_or_default();
+    let text = sysfs::read_text(Path::new("/"), &device_path(device, "stat")).unwrap_or_default();
     let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
     (bytes(3), bytes(7))
 }
 
 fn configure(device: &File, file: RawFd, page: u32) -> io::Result<()> {
-    // SAFETY: integers and arrays of them: all zeros is a value.
+    // SAFETY: the struct consists of integers and arrays of integers, for which all zeros is a valid value.
     let mut config: Config = unsafe { std::mem::zeroed() };
     config.fd = file as u32;
     config.block_size = page.min(4096);
     config.info.flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
-    // SAFETY: the kernel reads a live struct of the layout that it has published.
+    // SAFETY: the kernel reads a live struct with the layout of its interface.
     match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Writes the header that makes a device or a file swap space: version 1 of the kernel's format (union `swap_header` of
-/// linux/swap.h): at 1024 the version, the last page and the number of bad pages; at the end of the page the signature.
+/// Writes a swap header: version 1 of the kernel's format (union `swap_header` of linux/swap.h). At offset 1024 are the
+/// version, the last page and the number of bad pages; at the end of the page is the signature.
 pub fn format(space: &File, bytes: u64, page: u64) -> io::Result<()> {
     let mut header = vec![0_u8; page as usize];
     let last = u32::try_from(bytes / page - 1).map_err(|_| io::Error::from(ErrorKind::FileTooLarge))?;
@@ -148,18 +148,18 @@ pub fn format(space: &File, bytes: u64, page: u64) -> io::Result<()> {
     space.sync_all()
 }
 
-/// The file behind a loop device in the kernel's words; none where nothing is attached.
+/// Returns the kernel's name of a loop device's backing file, or `None` if no file is attached.
 pub(crate) fn backing(root: &Path, device: &Path) -> Option<String> {
-    sysfs::read_text(root, &of_device(device, "loop/backing_file")).ok()
+    sysfs::read_text(root, &device_path(device, "loop/backing_file")).ok()
 }
 
-/// Where the kernel tells of a device, below the root.
-fn of_device(device: &Path, what: &str) -> String {
+/// Returns the path of a block device's attribute in sysfs, relative to the root.
+fn device_path(device: &Path, attribute: &str) -> String {
     let name = device.file_name().unwrap_or_default().to_string_lossy();
-    format!("sys/block/{name}/{what}")
+    format!("sys/block/{name}/{attribute}")
 }
 
-/// Whether a device is swapped to now.
+/// Returns whether a device is in use as swap.
 pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
     let text = sysfs::read_text(root, "proc/swaps")?;
     let device = device.to_string_lossy();
@@ -176,7 +176,7 @@ pub(crate) fn on(device: &Path) -> io::Result<()> {
     }
 }
 
-/// swapoff(2): brings back what is there, which takes as much memory, and time.
+/// swapoff(2): reads the swapped memory back, which requires time and enough free memory.
 pub(crate) fn off(device: &Path) -> io::Result<()> {
     let path = c_path(device)?;
     // SAFETY: the path ends with a zero byte.
@@ -197,7 +197,7 @@ mod tests {
     use crate::sysfs::test_tree::tree;
 
     #[test]
-    fn the_header_is_the_kernels() {
+    fn swap_header_has_the_kernel_format() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         format(&file, 1 << 20, 4096).unwrap();
@@ -209,17 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_swapped_to_is_read_from_proc() {
-        let folder = tree(&[
+    fn swap_state_and_backing_file_are_read() {
+        let dir = tree(&[
             (
                 "proc/swaps",
                 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t0\t\t100\n",
             ),
             ("sys/block/loop1/loop/backing_file", "/var/tmp/#77 (deleted)\n"),
         ]);
-        assert!(is_on(folder.path(), Path::new("/dev/loop1")).unwrap());
-        assert!(!is_on(folder.path(), Path::new("/dev/loop")).unwrap());
-        assert_eq!(backing(folder.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));
-        assert_eq!(backing(folder.path(), Path::new("/dev/loop2")), None);
+        assert!(is_on(dir.path(), Path::new("/dev/loop1")).unwrap());
+        assert!(!is_on(dir.path(), Path::new("/dev/loop")).unwrap());
+        assert_eq!(backing(dir.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));
+        assert_eq!(backing(dir.path(), Path::new("/dev/loop2")), None);
     }
 }

@@ -1,7 +1,7 @@
-//! The system calls that neither std nor rustix wraps as we need them, each wrapped once: arguments made safe,
-//! interrupted calls repeated, errno kept. Callers say what the call was for ([`Refusal`]).
+//! Safe wrappers of the system calls that neither std nor rustix provides in the required form. They check arguments,
+//! retry interrupted calls and preserve errno. Callers describe the purpose of a call ([`SyscallError`]).
 //!
-//! Nothing here allocates on the way in or on failure, so that a child may call it between fork and exec.
+//! The wrappers never allocate, so that a child can use them between fork and exec.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -17,18 +17,16 @@ use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 
 use crate::perf;
 
-/// What the kernel refused, on what, with which errno, and the next step.
+/// A failed system call: the operation and its object, errno, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyscallError {
-    /// What was tried, on what: `seat this thread on cpu 7 (sched_setaffinity)`.
+    /// Operation and object, such as `set the affinity to CPU 7 (sched_setaffinity)`.
     pub what: String,
     pub errno: i32,
-    /// The next step, where one is known.
     pub hint: Option<String>,
 }
 
 impl SyscallError {
-    /// From a failed call.
     pub fn new(what: impl Into<String>, error: &io::Error) -> Self {
         Self { what: what.into(), errno: error.raw_os_error().unwrap_or(0), hint: None }
     }
@@ -48,23 +46,23 @@ impl fmt::Display for SyscallError {
 
 impl std::error::Error for SyscallError {}
 
-/// Linux is built for at most 8192 cpus.
+/// Maximum number of CPUs of Linux.
 const CPUS_MAX: usize = 8192;
-/// Linux is built for at most 1024 memory nodes.
+/// Maximum number of memory nodes of Linux.
 const NODES_MAX: usize = 1024;
 
-/// A cpu mask as the kernel takes it, without a heap.
+/// A CPU mask in the kernel's format, stored without heap allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CpuMask([u64; CPUS_MAX / 64]);
 
-/// A node mask as the kernel takes it, without a heap.
+/// A node mask in the kernel's format, stored without heap allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeMask([u64; NODES_MAX / 64]);
 
 impl CpuMask {
     pub(crate) const EMPTY: Self = Self([0; CPUS_MAX / 64]);
 
-    /// None when a cpu is beyond what Linux can have.
+    /// Returns `None` if a CPU number exceeds the maximum of Linux.
     pub(crate) fn from_set(cpus: &CpuSet) -> Option<Self> {
         let mut words = [0; CPUS_MAX / 64];
         set_bits(&mut words, cpus.iter().map(|cpu| cpu.0)).then_some(Self(words))
@@ -86,7 +84,7 @@ impl CpuMask {
 impl NodeMask {
     pub(crate) const EMPTY: Self = Self([0; NODES_MAX / 64]);
 
-    /// None when a node is beyond what Linux can have.
+    /// Returns `None` if a node number exceeds the maximum of Linux.
     pub(crate) fn from_set(nodes: &NodeSet) -> Option<Self> {
         let mut words = [0; NODES_MAX / 64];
         set_bits(&mut words, nodes.iter().map(|node| node.0)).then_some(Self(words))
@@ -121,7 +119,7 @@ fn bits(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// Repeats a call that a signal interrupted, and turns -1 into its errno.
+/// Retries a call that a signal interrupted, and converts -1 to its errno.
 pub(crate) fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     loop {
         let result = call();
@@ -135,7 +133,7 @@ pub(crate) fn checked(mut call: impl FnMut() -> c_long) -> io::Result<c_long> {
     }
 }
 
-/// `sched_setaffinity(2)`: where a thread may run; 0 is the calling thread.
+/// `sched_setaffinity(2)`: sets the CPUs on which a thread may run; 0 is the calling thread.
 pub(crate) fn set_affinity(tid: u32, mask: &CpuMask) -> io::Result<()> {
     // SAFETY: the kernel reads exactly size_of::<CpuMask>() bytes of a live mask; cpu_set_t is a bit array without
     // other requirements, and glibc passes pointer and size through.
@@ -145,7 +143,7 @@ pub(crate) fn set_affinity(tid: u32, mask: &CpuMask) -> io::Result<()> {
     .map(drop)
 }
 
-/// `sched_getaffinity(2)`: where a thread may run; 0 is the calling thread. Works on zombies.
+/// `sched_getaffinity(2)`: reads the CPUs on which a thread may run; 0 is the calling thread. Works for zombies.
 pub(crate) fn affinity(tid: u32) -> io::Result<CpuMask> {
     let mut mask = CpuMask::EMPTY;
     // SAFETY: the kernel writes at most size_of::<CpuMask>() bytes into a live mask of that size.
@@ -155,16 +153,16 @@ pub(crate) fn affinity(tid: u32) -> io::Result<CpuMask> {
     Ok(mask)
 }
 
-/// `set_mempolicy(2)` for the calling thread. Kernels without `CONFIG_NUMA` lack it (ENOSYS).
+/// `set_mempolicy(2)` for the calling thread. Fails with ENOSYS on kernels without `CONFIG_NUMA`.
 pub(crate) fn set_mempolicy(mode: c_int, nodes: &NodeMask) -> io::Result<()> {
-    // SAFETY: the kernel reads NODES_MAX bits of a live mask; it takes maxnode to be one more than the bits it reads.
+    // SAFETY: the kernel reads NODES_MAX bits of a live mask; maxnode must be one more than the number of bits.
     checked(|| unsafe {
         libc::syscall(libc::SYS_set_mempolicy, c_long::from(mode), nodes.0.as_ptr(), NODES_MAX as c_ulong + 1)
     })
     .map(drop)
 }
 
-/// `get_mempolicy(2)`: mode (with its flags) and nodes of the calling thread's policy.
+/// `get_mempolicy(2)`: returns the mode (with its flags) and nodes of the calling thread's policy.
 pub(crate) fn mempolicy() -> io::Result<(c_int, NodeMask)> {
     let (mut mode, mut nodes): (c_int, _) = (0, NodeMask::EMPTY);
     // SAFETY: the kernel writes one int and at most NODES_MAX bits into live variables of that size.
@@ -181,7 +179,7 @@ pub(crate) fn mempolicy() -> io::Result<(c_int, NodeMask)> {
     Ok((mode, nodes))
 }
 
-/// getcpu(2): the node of the cpu on which the calling thread runs.
+/// getcpu(2): returns the memory node of the current CPU.
 pub(crate) fn current_node() -> io::Result<u32> {
     let mut node: libc::c_uint = 0;
     // SAFETY: the kernel writes one number through the second pointer, and nothing through null.
@@ -191,12 +189,12 @@ pub(crate) fn current_node() -> io::Result<u32> {
     .map(|_| node)
 }
 
-/// Move the pages of this process that are elsewhere. include/uapi/linux/mempolicy.h.
+/// Moves pages of this process that do not conform to the policy. include/uapi/linux/mempolicy.h.
 const MPOL_MF_MOVE: c_uint = 1 << 1;
 
-/// mbind(2): the policy of a range of memory, before anything touches it; pages that are there already are moved, if that is wanted.
+/// mbind(2): sets the policy of a range of memory; with `moved`, also moves its existing pages.
 pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeMask, moved: bool) -> io::Result<()> {
-    // SAFETY: mbind changes where pages of the range will be taken from, never their contents; the kernel rejects
+    // SAFETY: mbind changes the nodes of pages in the range, never their contents; the kernel rejects
     // ranges that are not mapped, and reads NODES_MAX bits of a live mask.
     checked(|| unsafe {
         libc::syscall(
@@ -212,12 +210,12 @@ pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeM
     .map(drop)
 }
 
-/// `move_pages(2)` without a target: the node of each page of the calling process, or a negative errno.
-/// Both slices have one entry per page.
+/// `move_pages(2)` without a target: writes the node of each page, or a negative errno, to `status`. Both slices must
+/// have the same length.
 pub(crate) fn pages_status(pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
     assert_eq!(pages.len(), status.len(), "move_pages writes one status per page");
-    // SAFETY: without a node array nothing moves; the kernel reads and writes as many entries as both slices have, and
-    // only looks the page addresses up, never through them.
+    // SAFETY: without a node array no page moves; the kernel reads and writes one entry per page of both slices, and
+    // does not access the memory at the addresses.
     checked(|| unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -232,19 +230,18 @@ pub(crate) fn pages_status(pages: &[*const u8], status: &mut [c_int]) -> io::Res
     .map(drop)
 }
 
-/// The size of a page.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("every Linux has a page size")
+    usize::try_from(bytes).expect("the page size is positive")
 }
 
-/// mmap(2) of fresh anonymous private memory, readable and writable.
+/// mmap(2) of new anonymous private memory, readable and writable.
 #[cfg_attr(miri, expect(dead_code, reason = "Miri has no partial munmap(2)"))]
 pub(crate) fn map_anonymous(bytes: usize) -> io::Result<NonNull<u8>> {
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // NORESERVE because `memory` has already compared the size with what is there; the kernel's own guess would
-    // refuse what fits (overcommit counts address space, not pages).
+    // NORESERVE because `memory` has already compared the size with the available memory; the kernel's overcommit
+    // heuristic would reject sizes that fit, because it counts address space, not pages.
     // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags | libc::MAP_NORESERVE, -1, 0) };
     if start == libc::MAP_FAILED {
@@ -263,65 +260,66 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     checked(|| c_long::from(unsafe { libc::munmap(start.as_ptr().cast(), bytes) })).map(drop)
 }
 
-/// madvise(2) with `MADV_HUGEPAGE` (true) or `MADV_NOHUGEPAGE`. EINVAL where the kernel has no transparent huge pages.
+/// madvise(2) with `MADV_HUGEPAGE` (true) or `MADV_NOHUGEPAGE`. EINVAL means that the kernel supports neither.
 pub(crate) fn advise_huge(start: NonNull<u8>, bytes: usize, huge: bool) -> io::Result<()> {
     let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-    // SAFETY: both pieces of advice change the size of pages to come, never contents; unmapped ranges are rejected.
+    // SAFETY: both kinds of advice change the size of future pages, never contents; unmapped ranges are rejected.
     checked(|| c_long::from(unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) })).map(drop)
 }
 
-/// How a process ended and what it used: from wait4(2).
+/// Status and resource usage of an ended process, from wait4(2).
 #[derive(Clone, Copy)]
 pub(crate) struct WaitStatus {
-    /// The status word of wait(2).
+    /// Status word of wait(2).
     pub status: c_int,
-    /// What it and its waited-for children used.
+    /// Resource usage of the process and its reaped children.
     pub usage: libc::rusage,
 }
 
-/// wait4(2) without waiting: reaps one dead child of a process group (none: all of them still run).
-/// ECHILD when no child of ours is in the group.
+/// wait4(2) without blocking: reaps one dead child in a process group, or returns `None` if all children in it run.
+/// Fails with ECHILD if the group contains no child of this process.
 pub(crate) fn reap_in_group(group: u32) -> io::Result<Option<WaitStatus>> {
     reap(-(group as c_int))
 }
 
-/// wait4(2) without waiting, on one child.
+/// wait4(2) without blocking, for one child.
 pub(crate) fn reap_child(pid: u32) -> io::Result<Option<WaitStatus>> {
     reap(pid as c_int)
 }
 
-fn reap(whom: c_int) -> io::Result<Option<WaitStatus>> {
+fn reap(pid_or_group: c_int) -> io::Result<Option<WaitStatus>> {
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes an int and a rusage into live variables of these types.
-    let pid =
-        checked(|| unsafe { c_long::from(libc::wait4(whom, &raw mut status, libc::WNOHANG, usage.as_mut_ptr())) })?;
-    // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if anybody was reaped.
+    let pid = checked(|| unsafe {
+        c_long::from(libc::wait4(pid_or_group, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()))
+    })?;
+    // SAFETY: zeroed is a valid rusage (integers only), and the kernel has overwritten it if a child was reaped.
     let usage = unsafe { usage.assume_init() };
     Ok((pid > 0).then_some(WaitStatus { status, usage }))
 }
 
-/// Puts the calling process into a cgroup through its open file `cgroup.procs`; for between fork and exec.
-pub(crate) fn enter_group(entrance: RawFd) -> io::Result<()> {
-    // SAFETY: the kernel reads one byte of a literal; a descriptor that is not open is refused.
-    checked(|| unsafe { libc::write(entrance, c"0".as_ptr().cast(), 1) as c_long }).map(drop)
+/// Moves the calling process into a cgroup through its open file `cgroup.procs`. May be called between fork and exec.
+pub(crate) fn enter_group(cgroup_procs: RawFd) -> io::Result<()> {
+    // SAFETY: the kernel reads one byte of a literal; an invalid descriptor returns an error.
+    checked(|| unsafe { libc::write(cgroup_procs, c"0".as_ptr().cast(), 1) as c_long }).map(drop)
 }
 
-/// prctl(2): the calling process is killed when the thread that forked it ends.
+/// prctl(2): makes the kernel kill the calling process when the thread that forked it ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
-    // SAFETY: this prctl takes one integer and changes only what happens to the calling process later.
+    // SAFETY: this prctl takes one integer and has no effect on memory.
     checked(|| unsafe { c_long::from(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong)) }).map(drop)
 }
 
-/// fork(2): a process that does nothing but keep a descriptor open until there is something to read from it or the other
-/// side has closed, at the longest for so many milliseconds (-1: for ever). Where nothing came it writes these texts then, each
-/// into its file. It outlives us, whoever kills us, and the terminal's signals do not reach it; to be waited for with
-/// [`wait_for_child`].
-pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: &[(&File, &CStr)]) -> io::Result<u32> {
-    let kept = kept.as_raw_fd();
-    let open = || last.iter().map(|(file, _)| file.as_raw_fd()).chain([kept]);
-    // SAFETY: the child of a process with threads may make system calls only, and that is all it does: it closes what else
-    // it was given, so that locks and pipes are not held, waits, writes, and ends without running what is to run at exit.
+/// fork(2): starts a process that keeps a descriptor open until it is readable, its peer has closed it, or `timeout_ms`
+/// (-1: no limit) has elapsed. If the descriptor never became readable, the process then writes each text of
+/// `on_close` to its file. It survives this process and receives no signals of the terminal. The caller must
+/// wait for it with [`wait_for_child`].
+pub(crate) fn keep_open(held: &impl AsRawFd, timeout_ms: c_int, on_close: &[(&File, &CStr)]) -> io::Result<u32> {
+    let held = held.as_raw_fd();
+    let open = || on_close.iter().map(|(file, _)| file.as_raw_fd()).chain([held]);
+    // SAFETY: the child of a process with threads may only make system calls, and it does nothing else: it closes all
+    // other descriptors, so that it holds no locks or pipes, waits, writes, and exits without running exit handlers.
     unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -334,10 +332,10 @@ pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: &[(&File, 
                 from = fd + 1;
             }
             libc::syscall(libc::SYS_close_range, from, c_int::MAX, 0);
-            let mut waited = libc::pollfd { fd: kept, events: libc::POLLIN, revents: 0 };
-            while libc::poll(&raw mut waited, 1, longest_ms) < 0 && *libc::__errno_location() == libc::EINTR {}
+            let mut waited = libc::pollfd { fd: held, events: libc::POLLIN, revents: 0 };
+            while libc::poll(&raw mut waited, 1, timeout_ms) < 0 && *libc::__errno_location() == libc::EINTR {}
             if waited.revents & libc::POLLIN == 0 {
-                for (file, text) in last {
+                for (file, text) in on_close {
                     libc::write(file.as_raw_fd(), text.as_ptr().cast(), text.count_bytes());
                 }
             }
@@ -347,9 +345,9 @@ pub(crate) fn keep_open(kept: &impl AsRawFd, longest_ms: c_int, last: &[(&File, 
     }
 }
 
-/// waitpid(2): until a child has ended.
+/// waitpid(2): waits until a child has ended.
 pub(crate) fn wait_for_child(pid: u32) -> io::Result<()> {
-    // SAFETY: no status is asked for.
+    // SAFETY: the status pointer is null, so nothing is written.
     checked(|| unsafe { c_long::from(libc::waitpid(pid as c_int, ptr::null_mut(), 0)) }).map(drop)
 }
 
@@ -358,11 +356,11 @@ pub(crate) fn parent_id() -> u32 {
     unsafe { libc::getppid() as u32 }
 }
 
-/// Has the kernel take this process and its children, and not the one that watches them, where memory runs out: what
-/// watches stores that the trial failed. For between fork and exec.
+/// Makes this process and its children the first candidates of the OOM killer, so that it spares the monitoring
+/// process, which stores the failure of the trial. May be called between fork and exec.
 pub(crate) fn set_oom_score_max() {
-    // SAFETY: open, write and close take a literal that ends with a zero byte and a descriptor of our own. A kernel that
-    // refuses leaves things as they are everywhere else, so nothing is made of it.
+    // SAFETY: open, write and close take literals that end with a zero byte and a descriptor of this process. Errors
+    // are ignored: the score then keeps its default.
     unsafe {
         let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
         if file >= 0 {
@@ -372,7 +370,7 @@ pub(crate) fn set_oom_score_max() {
     }
 }
 
-/// write(2) of a whole short message to a pipe; up to `PIPE_BUF` bytes are written at once or not at all.
+/// write(2) of a short message to a pipe; up to `PIPE_BUF` bytes are written atomically.
 pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
     // SAFETY: the kernel reads message.len() bytes of a live slice.
     let written =
@@ -387,15 +385,14 @@ const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
 /// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
 const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// `perf_event_open(2)`: counts the moves from cpu to cpu of every process that this thread forks from now on, from
-/// their exec on, with all their threads and children. The calling thread itself does not count. Read with
-/// [`read_counter`].
+/// `perf_event_open(2)`: counts CPU migrations of all processes that this thread forks afterwards, from their exec on,
+/// including their threads and children, but not those of the calling thread. Read with [`read_counter`].
 pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
     open_counter(perf::TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
 }
 
-/// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. ENOENT where the hardware, or the
-/// hypervisor, has no counter; EACCES where `perf_event_paranoid` forbids it.
+/// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. Fails with ENOENT if the hardware or the
+/// hypervisor has no counter, and with EACCES if `perf_event_paranoid` forbids it.
 pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
     open_counter(perf::TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
 }
@@ -404,7 +401,7 @@ fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
     perf::open(&perf::PerfEvent { kind, config, flags, ..perf::PerfEvent::default() }, None)
 }
 
-/// The count of a perf event.
+/// Reads the count of a perf event.
 pub(crate) fn read_counter(counter: &OwnedFd) -> io::Result<u64> {
     let mut value = [0_u8; 8];
     match rustix::io::read(counter, &mut value)? {
@@ -418,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn masks_keep_their_sets() {
+    fn masks_round_trip_through_sets() {
         for list in ["", "0", "0-1", "63-64", "0,8191"] {
             let cpus = CpuSet::parse_list(list).unwrap();
             assert_eq!(CpuMask::from_set(&cpus).unwrap().to_set(), cpus, "{list}");
@@ -428,41 +425,41 @@ mod tests {
         assert!(NodeMask::from_set(&NodeSet::parse_list("1024").unwrap()).is_none());
     }
 
-    /// Who writes to a closed connection is ended by SIGPIPE, and nobody may close it but the keeper.
+    /// A write to a closed connection raises SIGPIPE, so only the holder may close it.
     #[test]
-    fn a_connection_is_kept_open_until_the_answer_is_there() {
+    fn connection_is_kept_open_until_the_response_arrives() {
         use std::io::{ErrorKind, Write};
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let keeper = keep_open(&ours, 60_000, &[]).unwrap();
-        drop(ours);
+        let (local, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let holder = keep_open(&local, 60_000, &[]).unwrap();
+        drop(local);
         let state = || {
-            let stat = std::fs::read_to_string(format!("/proc/{keeper}/stat")).expect("nobody has waited for it");
+            let stat = std::fs::read_to_string(format!("/proc/{holder}/stat")).expect("the process is not reaped");
             stat.rsplit_once(") ").map(|(_, fields)| fields.as_bytes()[0])
         };
         while state() == Some(b'R') {
             std::thread::yield_now();
         }
-        assert_eq!(state(), Some(b'S'), "it waits");
-        theirs.write_all(b"answer").expect("somebody is there");
-        wait_for_child(keeper).unwrap();
-        let refused = theirs.write_all(b"more").map_err(|error| error.kind());
-        assert_eq!(refused, Err(ErrorKind::BrokenPipe), "the keeper has gone");
+        assert_eq!(state(), Some(b'S'), "the holder waits");
+        peer.write_all(b"answer").expect("the connection is open");
+        wait_for_child(holder).unwrap();
+        let refused = peer.write_all(b"more").map_err(|error| error.kind());
+        assert_eq!(refused, Err(ErrorKind::BrokenPipe), "the holder has ended");
     }
 
     #[test]
-    fn refusals_name_the_thing_and_the_kernels_answer() {
-        let refusal = SyscallError::new("seat this thread on cpu 7", &io::Error::from_raw_os_error(libc::EPERM));
-        assert_eq!(refusal.to_string(), "cannot seat this thread on cpu 7: Operation not permitted (os error 1)");
+    fn errors_contain_the_operation_and_the_cause() {
+        let refusal = SyscallError::new("set the affinity to CPU 7", &io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(refusal.to_string(), "cannot set the affinity to CPU 7: Operation not permitted (os error 1)");
     }
 
     #[test]
-    fn an_interrupted_call_is_repeated() {
-        let mut answers = [-1, -1, 5].into_iter();
+    fn interrupted_call_is_retried() {
+        let mut results = [-1, -1, 5].into_iter();
         let result = checked(|| {
-            let answer = answers.next().expect("three answers");
+            let result = results.next().expect("three results");
             // SAFETY: errno is this thread's own.
             unsafe { *libc::__errno_location() = libc::EINTR };
-            answer
+            result
         });
         assert_eq!(result.unwrap(), 5);
     }

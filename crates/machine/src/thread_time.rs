@@ -1,11 +1,10 @@
-//! How much of the cpus the calling thread has had, in the program and in the kernel for it: not the time that it waited
-//! for one.
+//! CPU time of the calling thread, in user and kernel mode; excludes the time waiting for a CPU.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Its cpu time so far.
+/// Returns the CPU time used so far.
 pub fn used() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
@@ -16,10 +15,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_counted_and_waiting_is_not() {
-        let began = used();
+    fn time_of_work_is_counted_but_waiting_is_not() {
+        let start = used();
         let mut spun = 0_u64;
-        while used().saturating_sub(began) < Duration::from_millis(2) {
+        while used().saturating_sub(start) < Duration::from_millis(2) {
             spun += 1;
         }
         assert!(spun > 0);
@@ -27,6 +26,6 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| while clock.elapsed() < Duration::from_millis(20) {});
         });
-        assert!(used().saturating_sub(before) < Duration::from_millis(15), "another thread's time is not ours");
+        assert!(used().saturating_sub(before) < Duration::from_millis(15), "the time of another thread is not counted");
     }
 }

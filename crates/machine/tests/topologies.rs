@@ -1,4 +1,4 @@
-//! Every machine on file is read as hwloc's own tools read it.
+//! Compares the topologies of all recorded machines with the results of hwloc's tools.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The folder's machines with what is expected of each.
-fn expected(folder: &Path) -> Vec<(PathBuf, Value)> {
-    let text = std::fs::read_to_string(folder.join("expected-default.jsonl")).expect("the folder has expectations");
+/// Returns the machines in a directory with their expected topologies.
+fn expected(dir: &Path) -> Vec<(PathBuf, Value)> {
+    let text = std::fs::read_to_string(dir.join("expected-default.jsonl")).expect("the directory has expectations");
     let line = |line: &str| {
         let value: Value = serde_json::from_str(line).expect("every line is JSON");
-        (folder.join(value["file"].as_str().expect("every line names its file")), value)
+        (dir.join(value["file"].as_str().expect("every line has a file name")), value)
     };
     text.lines().map(line).collect()
 }
 
 fn reader() -> PathBuf {
     let tests = std::env::current_exe().expect("a running test has a file");
-    let reader = tests.ancestors().nth(2).expect("tests lie in target/*/deps").join("examples/read_topology");
+    let reader = tests.ancestors().nth(2).expect("tests are in target/*/deps").join("examples/read_topology");
     assert!(reader.exists(), "{} is missing: cargo build -p machine --examples", reader.display());
     reader
 }
 
-/// Our topology in the words of the expectation.
-fn described(topology: &Topology) -> Value {
+/// Converts a topology to the format of the expectations.
+fn as_expectation(topology: &Topology) -> Value {
     let cpus = |kind| -> Vec<String> { topology.of_kind(kind).map(|object| object.cpus.to_string()).collect() };
     let l3_cpus: Vec<String> = topology.caches(3).map(|object| object.cpus.to_string()).collect();
     let numa: Vec<Value> =
@@ -48,7 +48,7 @@ fn described(topology: &Topology) -> Value {
             json!({"name": name, "objs": objects(&matrix.nodes), "values": matrix.values})
         })
         .collect();
-    // The expectations were written without the two attributes for writing.
+    // The expectations lack the two write attributes.
     let attributes = topology.memory_attributes.iter().filter(|attribute| !attribute.attr.starts_with("Write"));
     json!({
         "counts": topology.counts(), "numa": numa, "package_cpus": cpus(ObjectKind::Package), "l3_cpus": l3_cpus,
@@ -57,24 +57,24 @@ fn described(topology: &Topology) -> Value {
     })
 }
 
-/// Compares part by part, so that a difference is short enough to read.
+/// Compares part by part, so that the message for a difference is short.
 fn assert_agrees(name: &str, topology: &Topology, expected: &Value) {
-    let ours = described(topology);
-    for (part, value) in ours.as_object().expect("just made as an object") {
-        let mut wanted = expected[part].clone();
-        if let Some(counts) = wanted.as_object_mut() {
-            // The default filters drop them, and so do we.
+    let actual = as_expectation(topology);
+    for (part, value) in actual.as_object().expect("it was created as an object") {
+        let mut expected = expected[part].clone();
+        if let Some(counts) = expected.as_object_mut() {
+            // hwloc's default filters drop memory-side caches.
             assert_eq!(counts.remove("memcaches"), Some(json!(0)));
         }
-        assert_eq!(*value, wanted, "{name}: {part}");
+        assert_eq!(*value, expected, "{name}: {part}");
     }
     assert_eq!(model::values::capture::check_topology(topology), Ok(()), "{name}");
-    let through_json: Result<Topology, _> = serde_json::from_value(json!(topology));
-    assert_eq!(through_json.ok().as_ref(), Some(topology), "{name} through JSON");
+    let round_trip: Result<Topology, _> = serde_json::from_value(json!(topology));
+    assert_eq!(round_trip.ok().as_ref(), Some(topology), "{name} through JSON");
 }
 
 #[test]
-fn topologies_agree() {
+fn topologies_match_hwlocs_tools() {
     let models = workspace().join("tests/topologies/models");
     let corpus = workspace().join("../shared/topologies/corpus");
     let mut machines = expected(&models);
@@ -96,9 +96,9 @@ fn topologies_agree() {
     println!("{} machines agree", machines.len());
 }
 
-/// The descriptions in the models' README make the machines of the same name.
+/// The README of the models contains these descriptions.
 #[test]
-fn synthetic_descriptions_agree_with_their_machines() {
+fn synthetic_descriptions_match_the_recorded_machines() {
     const XEON: &str = "package:2 [numa(memory=32GiB)] l3:1(size=15MiB) l2:6(size=256KiB) l1d:1(size=32KiB) \
                         l1i:1(size=32KiB) core:1 pu:2(indexes=";
     let cases = [
@@ -122,20 +122,20 @@ fn synthetic_descriptions_agree_with_their_machines() {
     for (file, text) in cases {
         let source = TopologySource::parse(&text).unwrap();
         assert_eq!(source, TopologySource::Synthetic(text.clone()));
-        let ours = described(&read(&source).unwrap());
+        let actual = as_expectation(&read(&source).unwrap());
         let expected = &machines.iter().find(|(path, _)| path.ends_with(file)).unwrap().1;
         let mut counts = expected["counts"].clone();
         counts.as_object_mut().unwrap().remove("memcaches");
-        assert_eq!(ours["counts"], counts, "{file}");
+        assert_eq!(actual["counts"], counts, "{file}");
         for part in ["numa", "package_cpus", "l3_cpus", "core_cpus"] {
-            assert_eq!(ours[part], expected[part], "{file}: {part}");
+            assert_eq!(actual[part], expected[part], "{file}: {part}");
         }
     }
 }
 
-/// Facts that the expectations do not have.
+/// The expectations do not contain these facts.
 #[test]
-fn caches_kinds_and_memory_hang_where_they_should() {
+fn caches_cpu_kinds_and_memory_are_in_the_right_objects() {
     let models = workspace().join("tests/topologies/models");
     let machine = |name: &str| read(&TopologySource::XmlFile(models.join(name))).unwrap();
     let ryzen = machine("ryzen5-2600.xml");
@@ -170,36 +170,36 @@ fn caches_kinds_and_memory_hang_where_they_should() {
 }
 
 #[test]
-fn this_machine_reads_the_same_here_and_in_a_child() {
-    let mut here = read(&TopologySource::Live).unwrap();
-    let mut there = read_isolated(&TopologySource::Live, &reader()).unwrap();
+fn live_topology_is_the_same_in_a_child_process() {
+    let mut local = read(&TopologySource::Live).unwrap();
+    let mut child = read_isolated(&TopologySource::Live, &reader()).unwrap();
     let names = |devices: &[Device]| devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&here.devices), names(&machine::devices::read(Path::new("/"))));
+    assert_eq!(names(&local.devices), names(&machine::devices::read(Path::new("/"))));
     // An interrupt may move between the two readings.
-    here.devices.iter_mut().chain(&mut there.devices).for_each(|device| device.interrupts.clear());
-    if here.notes.is_empty() {
-        assert_eq!(here, there);
+    local.devices.iter_mut().chain(&mut child.devices).for_each(|device| device.interrupts.clear());
+    if local.notes.is_empty() {
+        assert_eq!(local, child);
     }
-    // Nodes that one hwloc drops and we add come last.
+    // Nodes that hwloc drops are appended, so the order may differ.
     let nodes = |topology: &Topology| topology.nodes.iter().map(|node| (node.os, node.bytes)).collect::<BTreeSet<_>>();
-    assert_eq!(nodes(&here), nodes(&there));
-    assert!(!here.allowed_cpus.is_empty() && here.allowed_cpus.is_subset(&here.complete_cpus));
-    assert!(!here.allowed_nodes.is_empty());
-    model::values::capture::check_topology(&here).unwrap();
+    assert_eq!(nodes(&local), nodes(&child));
+    assert!(!local.allowed_cpus.is_empty() && local.allowed_cpus.is_subset(&local.complete_cpus));
+    assert!(!local.allowed_nodes.is_empty());
+    model::values::capture::check_topology(&local).unwrap();
 }
 
-/// `HWLOC_XMLFILE` gives hwloc another machine without a word: the child does not see it, and we ourselves refuse.
+/// `HWLOC_XMLFILE` makes hwloc describe another machine without a warning.
 #[test]
-fn another_machine_in_the_environment_is_not_taken_for_this_one() {
+fn reading_the_live_machine_rejects_hwloc_variables() {
     let xml = workspace().join("tests/topologies/models/rk3399.xml");
     let output = Command::new(reader()).args(["__read-topology", "live"]).env("HWLOC_XMLFILE", xml).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("HWLOC_XMLFILE is set") && said.contains("env -u HWLOC_XMLFILE"), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("HWLOC_XMLFILE is set") && message.contains("env -u HWLOC_XMLFILE"), "{message}");
 }
 
 #[test]
-fn an_affinity_mask_is_respected() {
+fn affinity_mask_restricts_the_live_topology() {
     let whole = read(&TopologySource::Live).unwrap();
     let Some(cpu) = whole.allowed_cpus.first().filter(|_| whole.allowed_cpus.len() > 1) else {
         println!("skipped: 1 test: needs 2 cpus");

@@ -223,7 +223,7 @@ impl Message {
         }
         let mut nodes = NodeMask::EMPTY;
         nodes.words_mut().copy_from_slice(&self.0[Self::NODES..Self::MASK]);
-        Ok(mempolicy::words(self.0[Self::MODE] as i32, nodes))
+        Ok(mempolicy::describe(self.0[Self::MODE] as i32, nodes))
     }
 }
 

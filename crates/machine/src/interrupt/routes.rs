@@ -1,5 +1,5 @@
-//! Sending interrupts where placements say: what is to be written is in the journal before the first is sent, each
-//! affinity is read back, and what came where is watched. Must not know policies.
+//! Sets the interrupt affinities of placements and verifies them: all values are journalled before the first write,
+//! each affinity is read back, and interrupts are counted by CPU. Must not depend on policies.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,62 +14,62 @@ use model::values::undo::{CurrentValue, SettingTarget};
 use crate::sysfs;
 use crate::undo::{self, AppliedSettings, ChangeError};
 
-/// What the journal calls the setting.
+/// Name of the setting in the journal.
 const SETTING: &str = "interrupt";
 
-/// Interrupts that a run may send to other cpus, each with the affinity that it was found with. Only a journal makes it.
+/// Interrupts that a run may move, each with its original affinity. Can be created only by journalling them.
 #[derive(Clone, Debug)]
 pub struct Routes {
     root: PathBuf,
-    /// As the kernel wrote it, by the interrupt's number.
-    found: BTreeMap<u32, String>,
+    /// Affinity in the kernel's notation, by interrupt number.
+    original: BTreeMap<u32, String>,
 }
 
-/// Why a trial cannot have its interrupts where its placement says.
+/// An interrupt affinity that cannot be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteError {
-    /// The kernel keeps this interrupt to itself.
+    /// The kernel manages the affinity of this interrupt.
     Managed(String),
     Refused(String),
 }
 
-/// What is watched of interrupts from the start of a trial.
+/// Counts and affinities of interrupts from the start of a trial.
 #[derive(Clone, Debug)]
 pub struct InterruptMonitor {
     root: PathBuf,
     before: Result<InterruptCounts, String>,
-    seen: Vec<DeviceInterrupt>,
+    interrupts: Vec<DeviceInterrupt>,
 }
 
 impl Routes {
-    /// Journals every affinity that the run may write, and writes none. An interrupt that never leaves its affinity needs
-    /// no line.
+    /// Journals every affinity that the run may write, and writes none. An interrupt that keeps its affinity needs no
+    /// entry.
     pub fn journal_values<'a>(
         changed: &mut AppliedSettings,
         routes: impl Iterator<Item = &'a Route>,
     ) -> Result<Self, ChangeError> {
-        let mut wanted: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+        let mut requested: BTreeMap<u32, Vec<String>> = BTreeMap::new();
         for route in routes.filter(|route| !route.cpus.is_empty()) {
-            let lists = wanted.entry(route.number).or_default();
+            let lists = requested.entry(route.number).or_default();
             let list = route.cpus.to_string();
             if !lists.contains(&list) {
                 lists.push(list);
             }
         }
         let root = changed.root().to_path_buf();
-        let mut found = BTreeMap::new();
-        for (number, lists) in wanted {
-            found.insert(number, changed.journal_values(SETTING, target(number), &lists)?);
+        let mut original = BTreeMap::new();
+        for (number, lists) in requested {
+            original.insert(number, changed.journal_values(SETTING, target(number), &lists)?);
         }
-        Ok(Self { root, found })
+        Ok(Self { root, original })
     }
 
-    /// Sends the announced interrupts where a trial's placement says; those of which it says nothing to where they were
-    /// found.
+    /// Sets the journalled interrupts to the affinities of a trial's placement, and all others of them to their
+    /// original affinities.
     pub fn send(&self, routes: &[Route]) -> Result<(), RouteError> {
-        for (number, found) in &self.found {
+        for (number, original) in &self.original {
             let route = routes.iter().find(|route| route.number == *number && !route.cpus.is_empty());
-            let list = route.map_or_else(|| found.clone(), |route| route.cpus.to_string());
+            let list = route.map_or_else(|| original.clone(), |route| route.cpus.to_string());
             self.send_one(*number, &list)?;
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Routes {
         match now() {
             CurrentValue::Value(value) if value == list => Ok(()),
             other => Err(RouteError::Refused(format!(
-                "interrupt {number}: the kernel took cpus {list}, but reads back {}",
+                "interrupt {number}: the kernel accepted cpus {list}, but reports {}",
                 undo::shown(&other)
             ))),
         }
@@ -97,20 +97,20 @@ fn target(number: u32) -> SettingTarget {
 }
 
 fn refused(number: u32, list: &str, error: &io::Error) -> RouteError {
-    let what = format!("cannot send interrupt {number} to cpus {list}: {error}");
+    let what = format!("cannot move interrupt {number} to cpus {list}: {error}");
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EIO) => RouteError::Managed(format!(
-            "{what}: it is managed: the kernel has spread it itself and lets nobody move it"
-        )),
+        Some(libc::EPERM | libc::EIO) => {
+            RouteError::Managed(format!("{what}: it is managed: the kernel sets its affinity and permits no change"))
+        }
         _ if error.kind() == ErrorKind::InvalidInput => RouteError::Refused(format!("{what}: none of them is online")),
         _ => RouteError::Refused(what),
     }
 }
 
 impl InterruptMonitor {
-    /// Looks at these interrupts before a trial. `root` is that of the routes, `/` where nothing is sent.
+    /// Reads these interrupts before a trial. `root` is the root of the routes, or `/` if no interrupt is moved.
     pub fn begin(root: PathBuf, routes: &[Route]) -> Self {
-        let seen = |route: &Route| DeviceInterrupt {
+        let interrupt = |route: &Route| DeviceInterrupt {
             device: route.device.clone(),
             number: route.number,
             name: route.name.clone(),
@@ -118,29 +118,29 @@ impl InterruptMonitor {
             effective_at_start: affinity(&root, route.number, "effective_affinity_list"),
             ..DeviceInterrupt::default()
         };
-        let seen = routes.iter().map(seen).collect();
-        Self { before: counts(&root), root, seen }
+        let interrupts = routes.iter().map(interrupt).collect();
+        Self { before: counts(&root), root, interrupts }
     }
 
-    /// Looks again, and writes down what came.
+    /// Reads the interrupts again and records the differences.
     pub fn explain(self, evidence: &mut Evidence) {
-        let Self { root, before, mut seen } = self;
-        if seen.is_empty() {
+        let Self { root, before, mut interrupts } = self;
+        if interrupts.is_empty() {
             return;
         }
         match before.and_then(|before| Ok((before, counts(&root)?))) {
             Ok((before, after)) => {
-                seen.iter_mut().for_each(|one| one.arrived = arrived(one.number, &before, &after));
+                interrupts.iter_mut().for_each(|one| one.arrived = arrived(one.number, &before, &after));
             }
             Err(why) => {
                 evidence.unavailable.insert("device_interrupts".into(), why);
             }
         }
-        for one in &mut seen {
+        for one in &mut interrupts {
             one.affinity_at_end = affinity(&root, one.number, "smp_affinity_list");
             one.effective_at_end = affinity(&root, one.number, "effective_affinity_list");
         }
-        evidence.device_interrupts = seen;
+        evidence.device_interrupts = interrupts;
     }
 }
 
@@ -179,28 +179,28 @@ mod tests {
     }
 
     #[test]
-    fn trials_send_and_the_end_puts_back() {
-        let folder =
+    fn trials_move_interrupts_and_restore_reverts_them() {
+        let dir =
             tree(&[(SEVEN, "0-3\n"), (EIGHT, "2\n"), ("proc/interrupts", "   CPU0 CPU1\n 7: 5 9 MSI 1-edge x\n")]);
-        let site = SettingsRoot { root: folder.path().into(), state: folder.path().join("state") };
-        let value = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap().trim().to_string();
+        let site = SettingsRoot { root: dir.path().into(), state: dir.path().join("state") };
+        let value = |path: &str| std::fs::read_to_string(dir.path().join(path)).unwrap().trim().to_string();
         let mut changed = AppliedSettings::begin(&site).unwrap();
         let cells = [route(7, "1"), route(7, ""), route(8, "2"), route(7, "0,2"), route(9, "")];
         let routes = Routes::journal_values(&mut changed, cells.iter()).unwrap();
-        let journal = std::fs::read_to_string(folder.path().join("state/undo.journal")).unwrap();
-        assert_eq!(journal.lines().count(), 1, "8 is never sent elsewhere: {journal}");
-        assert_eq!(value(SEVEN), "0-3", "announced and not written");
+        let journal = std::fs::read_to_string(dir.path().join("state/undo.journal")).unwrap();
+        assert_eq!(journal.lines().count(), 1, "8 keeps its affinity: {journal}");
+        assert_eq!(value(SEVEN), "0-3", "journalled but not written");
         routes.send(&cells[..1]).unwrap();
         assert_eq!(value(SEVEN), "1");
         routes.send(&cells[3..4]).unwrap();
         assert_eq!(value(SEVEN), "0,2");
         routes.send(&[]).unwrap();
-        assert_eq!(value(SEVEN), "0-3", "a trial that says nothing of it has it as it was found");
+        assert_eq!(value(SEVEN), "0-3", "a trial without a route has the original affinity");
         routes.send(&cells[3..4]).unwrap();
-        let watched = InterruptMonitor::begin(routes.root(), &cells[3..4]);
-        std::fs::write(folder.path().join("proc/interrupts"), "   CPU0 CPU1\n 7: 6 9 MSI 1-edge x\n").unwrap();
+        let monitor = InterruptMonitor::begin(routes.root(), &cells[3..4]);
+        std::fs::write(dir.path().join("proc/interrupts"), "   CPU0 CPU1\n 7: 6 9 MSI 1-edge x\n").unwrap();
         let mut evidence = Evidence::default();
-        watched.explain(&mut evidence);
+        monitor.explain(&mut evidence);
         let seen = &evidence.device_interrupts[0];
         assert_eq!((seen.affinity_at_end.to_string(), &seen.arrived), ("0,2".into(), &[(CpuId(0), 1)].into()));
         assert_eq!(changed.restore().len(), 1);
@@ -208,30 +208,30 @@ mod tests {
     }
 
     #[test]
-    fn after_a_kill_any_announced_value_is_ours_and_another_is_not() {
+    fn only_journalled_values_are_restored_after_a_kill() {
         for (left, back) in [("1", "0-3"), ("0,2", "0-3"), ("3", "3")] {
-            let folder = tree(&[(SEVEN, "0-3\n")]);
-            let site = SettingsRoot { root: folder.path().into(), state: folder.path().join("state") };
+            let dir = tree(&[(SEVEN, "0-3\n")]);
+            let site = SettingsRoot { root: dir.path().into(), state: dir.path().join("state") };
             let mut changed = AppliedSettings::begin(&site).unwrap();
             Routes::journal_values(&mut changed, [route(7, "1"), route(7, "0,2")].iter()).unwrap();
             std::mem::forget(changed);
-            std::fs::write(folder.path().join(SEVEN), left).unwrap();
+            std::fs::write(dir.path().join(SEVEN), left).unwrap();
             let restored = undo::restore(&site, false).unwrap();
             assert_eq!(restored[0].is_settled(), back == "0-3", "{restored:?}");
-            assert_eq!(std::fs::read_to_string(folder.path().join(SEVEN)).unwrap().trim(), back);
+            assert_eq!(std::fs::read_to_string(dir.path().join(SEVEN)).unwrap().trim(), back);
         }
     }
 
     #[test]
-    fn a_managed_interrupt_of_this_machine_is_shown_as_such() {
+    fn moving_a_managed_interrupt_reports_that_it_is_managed() {
         let root = std::path::Path::new("/");
         let managed = sysfs::interrupt_lines(root)
             .into_iter()
             .find(|line| super::super::movability(root, line.number) == model::values::topology::Movability::Managed);
         let Some(line) = managed else { return println!("skipped: no interrupt here is known to be managed") };
-        let found = sysfs::read_text(root, &format!("proc/irq/{}/smp_affinity_list", line.number)).unwrap();
-        let routes = Routes { root: root.into(), found: [(line.number, found.clone())].into() };
-        let first = CpuSet::parse_list(&found).unwrap().first().unwrap();
+        let original = sysfs::read_text(root, &format!("proc/irq/{}/smp_affinity_list", line.number)).unwrap();
+        let routes = Routes { root: root.into(), original: [(line.number, original.clone())].into() };
+        let first = CpuSet::parse_list(&original).unwrap().first().unwrap();
         let error = routes.send(&[route(line.number, &first.to_string())]).unwrap_err();
         assert!(matches!(&error, RouteError::Managed(why) if why.contains("it is managed")), "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! The limits that our cgroup and its ancestors set, in version 1 and version 2 of the interface.
+//! Reads the limits of the current cgroup and its ancestors, for cgroup v1 and v2.
 
 use std::path::{Path, PathBuf};
 
@@ -8,21 +8,21 @@ use model::values::units::Bytes;
 use super::read_text;
 use crate::cgroup::Version;
 
-/// What the cgroups above us allow.
+/// Limits of the current cgroup and its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupLimits {
-    /// `v1` or `v2`, by which of them has the memory controller.
+    /// `v1` or `v2`: the version that has the memory controller.
     pub version: &'static str,
     pub cpu_quota_milli: Limit<u64>,
     pub memory: Limit<Bytes>,
-    /// Swap alone, not memory plus swap.
+    /// Limit of swap alone, not of memory plus swap.
     pub swap: Limit<Bytes>,
-    /// Lists as the kernel writes them; none where there is no cpuset controller.
+    /// List in the kernel's notation; `None` without a cpuset controller.
     pub cpus: Option<String>,
+    /// As `cpus`.
     pub memory_nodes: Option<String>,
 }
 
-/// A limit, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit<T> {
     None,
@@ -30,7 +30,6 @@ pub(crate) enum Limit<T> {
 }
 
 impl<T> Limit<T> {
-    /// The limit in other words.
     pub(crate) fn map<U>(self, convert: impl FnOnce(T) -> U) -> Limit<U> {
         match self {
             Self::None => Limit::None,
@@ -39,35 +38,35 @@ impl<T> Limit<T> {
     }
 }
 
-/// Version 1 writes "no limit" as the largest multiple of a page below 2^63; no machine has this much.
+/// Version 1 writes "no limit" as the largest multiple of the page size below 2^63; no machine has this much memory.
 const UNLIMITED_FROM: u64 = 1 << 62;
 
-/// Our limits; none where no cgroup file system is mounted.
+/// Reads the limits, or returns `None` if no cgroup file system is mounted.
 pub(crate) fn limits(root: &Path) -> Option<CgroupLimits> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
-    let place = |controller: &str| place(root, &memberships, &mounts, controller);
-    let unified = place("");
-    let memory_v1 = place("memory");
+    let mount = |controller: &str| find_mount(root, &memberships, &mounts, controller);
+    let unified = mount("");
+    let memory_v1 = mount("memory");
     if unified.is_none() && memory_v1.is_none() {
         return None;
     }
     let version = if memory_v1.is_some() { "v1" } else { "v2" };
-    let cpu = place("cpu").or_else(|| unified.clone());
+    let cpu = mount("cpu").or_else(|| unified.clone());
     let memory = memory_v1.or_else(|| unified.clone());
-    let cpuset = place("cpuset").or(unified);
-    let list = |names: [&str; 2]| cpuset.as_ref().and_then(|place| first_list(place, names));
+    let cpuset = mount("cpuset").or(unified);
+    let list = |names: [&str; 2]| cpuset.as_ref().and_then(|mount| first_list(mount, names));
     Some(CgroupLimits {
         version,
         cpu_quota_milli: lowest(cpu.as_ref(), cpu_quota),
-        memory: lowest(memory.as_ref(), |folder| bytes(folder, &["memory.max", "memory.limit_in_bytes"])),
-        swap: lowest(memory.as_ref(), |folder| bytes(folder, &["memory.swap.max"])),
+        memory: lowest(memory.as_ref(), |group| bytes(group, &["memory.max", "memory.limit_in_bytes"])),
+        swap: lowest(memory.as_ref(), |group| bytes(group, &["memory.swap.max"])),
         cpus: list(["cpuset.cpus.effective", "cpuset.effective_cpus"]),
         memory_nodes: list(["cpuset.mems.effective", "cpuset.effective_mems"]),
     })
 }
 
-/// Where one hierarchy is mounted, and our group in it.
+/// Mount point of a hierarchy, and the directory of the current cgroup in it.
 #[derive(Clone, Debug)]
 struct CgroupMount {
     mount: PathBuf,
@@ -75,14 +74,14 @@ struct CgroupMount {
 }
 
 impl CgroupMount {
-    /// Our group and its ancestors up to the mount point: every one of them limits us.
+    /// Returns the current cgroup and its ancestors up to the mount point. The limits of all of them apply.
     fn chain(&self) -> impl Iterator<Item = &Path> {
-        self.group.ancestors().take_while(|folder| folder.starts_with(&self.mount))
+        self.group.ancestors().take_while(|group| group.starts_with(&self.mount))
     }
 }
 
-/// Our place in the hierarchy of a version-1 controller, or in that of version 2 for the empty name.
-fn place(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Option<CgroupMount> {
+/// Finds the hierarchy of a v1 controller or, for an empty name, the v2 hierarchy.
+fn find_mount(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Option<CgroupMount> {
     let in_list = |list: &str| list.split(',').any(|name| name == controller);
     let path = memberships.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -95,75 +94,76 @@ fn place(root: &Path, memberships: &str, mounts: &str, controller: &str) -> Opti
         let (mount_root, mount) = (before.next()?, before.next()?);
         let mut after = after.split_whitespace();
         let kind = after.next()?;
-        let right = if controller.is_empty() { kind == "cgroup2" } else { kind == "cgroup" && in_list(after.nth(1)?) };
-        right.then(|| {
+        let is_match =
+            if controller.is_empty() { kind == "cgroup2" } else { kind == "cgroup" && in_list(after.nth(1)?) };
+        is_match.then(|| {
             let mount = root.join(mount.trim_start_matches('/'));
-            // In a container the mount may begin at our own group, or below it.
-            let inside = path.strip_prefix(mount_root).unwrap_or(path).trim_start_matches('/');
-            let group = mount.join(inside);
+            // In a container the root of the mount may be the current cgroup or a descendant of it.
+            let relative = path.strip_prefix(mount_root).unwrap_or(path).trim_start_matches('/');
+            let group = mount.join(relative);
             CgroupMount { group: if group.is_dir() { group } else { mount.clone() }, mount }
         })
     })
 }
 
-fn lowest<T: Ord + Copy>(place: Option<&CgroupMount>, read: impl Fn(&Path) -> Option<T>) -> Limit<T> {
-    place.and_then(|place| place.chain().filter_map(read).min()).map_or(Limit::None, Limit::At)
+fn lowest<T: Ord + Copy>(mount: Option<&CgroupMount>, read: impl Fn(&Path) -> Option<T>) -> Limit<T> {
+    mount.and_then(|mount| mount.chain().filter_map(read).min()).map_or(Limit::None, Limit::At)
 }
 
-fn bytes(folder: &Path, names: &[&str]) -> Option<Bytes> {
-    let value = names.iter().find_map(|name| read_text(folder, name).ok())?.parse().ok()?;
+fn bytes(group: &Path, names: &[&str]) -> Option<Bytes> {
+    let value = names.iter().find_map(|name| read_text(group, name).ok())?.parse().ok()?;
     (value < UNLIMITED_FROM).then_some(Bytes(value))
 }
 
-/// Where the memory controller is mounted, and in which version; a hierarchy of version 2 may be mounted without it.
+/// Returns the version and mount point of the memory controller. A v2 hierarchy may be mounted without the controller.
 pub(crate) fn memory_mount(root: &Path) -> Option<(Version, PathBuf)> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
-    let mount = |controller: &str| Some(place(root, &memberships, &mounts, controller)?.mount);
+    let mount = |controller: &str| Some(find_mount(root, &memberships, &mounts, controller)?.mount);
     let first = mount("memory").map(|mount| (Version::V1, mount));
     first.or_else(|| mount("").map(|mount| (Version::V2, mount)))
 }
 
-/// How much more memory our cgroup and its ancestors let us use, and the folder of the one that allows least; none
-/// where none of them limits memory. What the page cache holds is given back under pressure and so counts as free.
+/// Returns the cgroup, among the current one and its ancestors, with the least memory left, and that amount; `None` if
+/// none of them limits memory. Page cache counts as free, because the kernel reclaims it under pressure.
 pub(crate) fn available_memory(root: &Path) -> Option<(PathBuf, Bytes)> {
     let memberships = read_text(root, "proc/self/cgroup").ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
-    let place = ["memory", ""].iter().find_map(|controller| place(root, &memberships, &mounts, controller))?;
-    // A group of our own bounds what is near; what does not fit goes far.
-    let is_ours =
-        |folder: &&Path| folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(GROUP_PREFIX));
-    let rooms =
-        place.chain().filter(|folder| !is_ours(folder)).filter_map(|folder| Some((folder.to_owned(), room(folder)?)));
-    rooms.min_by_key(|(_, room)| *room)
+    let mount = ["memory", ""].iter().find_map(|controller| find_mount(root, &memberships, &mounts, controller))?;
+    // A cgroup that this program created limits near memory only; the remaining memory is far.
+    let is_expansion =
+        |group: &&Path| group.file_name().is_some_and(|name| name.to_string_lossy().starts_with(GROUP_PREFIX));
+    let groups = mount.chain().filter(|group| !is_expansion(group));
+    let available = groups.filter_map(|group| Some((group.to_owned(), available_in(group)?)));
+    available.min_by_key(|(_, bytes)| *bytes)
 }
 
-fn room(folder: &Path) -> Option<Bytes> {
-    let limit = bytes(folder, &["memory.max", "memory.limit_in_bytes"])?;
-    let used = bytes(folder, &["memory.current", "memory.usage_in_bytes"])?;
-    let stat = read_text(folder, "memory.stat").unwrap_or_default();
+fn available_in(group: &Path) -> Option<Bytes> {
+    let limit = bytes(group, &["memory.max", "memory.limit_in_bytes"])?;
+    let used = bytes(group, &["memory.current", "memory.usage_in_bytes"])?;
+    let stat = read_text(group, "memory.stat").unwrap_or_default();
     let value =
         |key: &str| stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.parse::<u64>().ok());
-    // Version 1 has both words and counts descendants only in those with `total_`.
+    // Version 1 has both names, but only those with `total_` include descendants.
     let of = |name: &str| value(&format!("total_{name}")).or_else(|| value(name)).unwrap_or(0);
     let cache = of("inactive_file").saturating_add(of("active_file"));
     Some(Bytes(limit.0.saturating_sub(used.0.saturating_sub(cache))))
 }
 
-fn cpu_quota(folder: &Path) -> Option<u64> {
-    let (quota, period) = if let Ok(text) = read_text(folder, "cpu.max") {
+fn cpu_quota(group: &Path) -> Option<u64> {
+    let (quota, period) = if let Ok(text) = read_text(group, "cpu.max") {
         let (quota, period) = text.split_once(' ')?;
         (quota.parse::<u64>().ok()?, period.parse::<u64>().ok()?)
     } else {
-        let number = |name: &str| read_text(folder, name).ok()?.parse::<u64>().ok();
-        // No quota is -1, which is no u64.
+        let number = |name: &str| read_text(group, name).ok()?.parse::<u64>().ok();
+        // No quota is -1, which does not parse as u64.
         (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
     };
     quota.checked_mul(1000)?.checked_div(period)
 }
 
-fn first_list(place: &CgroupMount, names: [&str; 2]) -> Option<String> {
-    names.iter().find_map(|name| read_text(&place.group, name).ok()).filter(|list| !list.is_empty())
+fn first_list(mount: &CgroupMount, names: [&str; 2]) -> Option<String> {
+    names.iter().find_map(|name| read_text(&mount.group, name).ok()).filter(|list| !list.is_empty())
 }
 
 #[cfg(test)]
@@ -180,8 +180,8 @@ mod tests {
 ";
 
     #[test]
-    fn version_one_with_a_unified_hierarchy_beside_it() {
-        let folder = tree(&[
+    fn v1_limits_are_read_next_to_a_unified_hierarchy() {
+        let dir = tree(&[
             ("proc/self/cgroup", "4:memory:/a/b\n3:cpuset:/\n1:cpu,cpuacct:/a\n0::/\n"),
             ("proc/self/mountinfo", V1_MOUNTS),
             ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "9223372036854771712\n"),
@@ -192,7 +192,7 @@ mod tests {
             ("sys/fs/cgroup/cpuset/cpuset.effective_cpus", "0-1\n"),
             ("sys/fs/cgroup/cpuset/cpuset.effective_mems", "0\n"),
         ]);
-        let limits = limits(folder.path()).unwrap();
+        let limits = limits(dir.path()).unwrap();
         let expected = CgroupLimits {
             version: "v1",
             cpu_quota_milli: Limit::At(1500),
@@ -205,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn version_two_takes_the_lowest_limit_of_the_ancestors() {
-        let folder = tree(&[
+    fn v2_limit_is_the_lowest_of_the_ancestors() {
+        let dir = tree(&[
             ("proc/self/cgroup", "0::/user.slice/run.scope\n"),
             ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"),
             ("sys/fs/cgroup/user.slice/cpu.max", "50000 100000\n"),
@@ -216,27 +216,27 @@ mod tests {
             ("sys/fs/cgroup/user.slice/run.scope/memory.swap.max", "0\n"),
             ("sys/fs/cgroup/user.slice/run.scope/cpuset.cpus.effective", "0-3\n"),
         ]);
-        let limits = limits(folder.path()).unwrap();
+        let limits = limits(dir.path()).unwrap();
         assert_eq!((limits.version, limits.cpu_quota_milli), ("v2", Limit::At(500)));
         assert_eq!((limits.memory, limits.swap), (Limit::At(Bytes(4096)), Limit::At(Bytes(0))));
         assert_eq!((limits.cpus.as_deref(), limits.memory_nodes), (Some("0-3"), None));
     }
 
     #[test]
-    fn a_container_sees_its_own_group_as_the_root() {
-        let folder = tree(&[
+    fn cgroup_of_a_container_is_the_mount_root() {
+        let dir = tree(&[
             ("proc/self/cgroup", "0::/docker/abc\n"),
             ("proc/self/mountinfo", "29 23 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"),
             ("sys/fs/cgroup/memory.max", "8192\n"),
         ]);
-        let limits = limits(folder.path()).unwrap();
+        let limits = limits(dir.path()).unwrap();
         assert_eq!(limits.memory, Limit::At(Bytes(8192)));
         assert_eq!(limits.cpu_quota_milli, Limit::None);
     }
 
     #[test]
-    fn the_tightest_group_says_how_much_memory_is_left() {
-        let folder = tree(&[
+    fn tightest_cgroup_determines_the_available_memory() {
+        let dir = tree(&[
             ("proc/self/cgroup", "4:memory:/a/b\n"),
             ("proc/self/mountinfo", V1_MOUNTS),
             ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1000000\n"),
@@ -248,17 +248,17 @@ mod tests {
                 "inactive_file 1\ntotal_inactive_file 30000\ntotal_active_file 5000\n",
             ),
         ]);
-        let expected = (folder.path().join("sys/fs/cgroup/memory/a"), Bytes(235_000));
-        assert_eq!(available_memory(folder.path()), Some(expected));
+        let expected = (dir.path().join("sys/fs/cgroup/memory/a"), Bytes(235_000));
+        assert_eq!(available_memory(dir.path()), Some(expected));
         assert_eq!(available_memory(Path::new("/nowhere")), None);
     }
 
     #[test]
-    fn odd_values_are_no_limits() {
-        let folder = tree(&[("cpu.max", "100 0"), ("memory.max", "-1"), ("v1", "9223372036854771712")]);
-        assert_eq!(bytes(folder.path(), &["v1"]), None);
-        assert_eq!(cpu_quota(folder.path()), None);
-        assert_eq!(bytes(folder.path(), &["memory.max"]), None);
+    fn invalid_values_are_ignored() {
+        let dir = tree(&[("cpu.max", "100 0"), ("memory.max", "-1"), ("v1", "9223372036854771712")]);
+        assert_eq!(bytes(dir.path(), &["v1"]), None);
+        assert_eq!(cpu_quota(dir.path()), None);
+        assert_eq!(bytes(dir.path(), &["memory.max"]), None);
         assert!(limits(Path::new("/nowhere")).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! /proc/interrupts and /proc/irq: which interrupt lines exist, what they are called, which cpus take them.
+//! Reads /proc/interrupts and /proc/irq: numbers, names, counts and CPU affinities of interrupts.
 
 use std::path::Path;
 
@@ -12,11 +12,11 @@ use crate::interrupt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InterruptLine {
     pub number: u32,
-    /// Its actions, such as `virtio0-req.0`; several, with commas between them, on a shared line.
+    /// Its actions, such as `virtio0-req.0`; a shared line has several, separated by commas.
     pub name: String,
 }
 
-/// The numbered lines of /proc/interrupts, lowest number first.
+/// Returns the numbered lines of /proc/interrupts in ascending order.
 pub(crate) fn interrupt_lines(root: &Path) -> Vec<InterruptLine> {
     let text = read_text(root, "proc/interrupts").unwrap_or_default();
     let mut lines: Vec<InterruptLine> = text.lines().filter_map(parse_line).collect();
@@ -24,7 +24,7 @@ pub(crate) fn interrupt_lines(root: &Path) -> Vec<InterruptLine> {
     lines
 }
 
-/// The line with its affinity as it is now.
+/// Returns the interrupt of a line, with its current affinity.
 pub(crate) fn interrupt(root: &Path, line: &InterruptLine) -> Interrupt {
     let list = |name: &str| read_list(root, &format!("proc/irq/{}/{name}", line.number)).unwrap_or_default();
     Interrupt {
@@ -36,12 +36,12 @@ pub(crate) fn interrupt(root: &Path, line: &InterruptLine) -> Interrupt {
     }
 }
 
-/// How often each numbered line came, by cpu.
+/// Returns the count of each numbered line by CPU.
 pub(crate) fn interrupt_counts(root: &Path) -> std::io::Result<InterruptCounts> {
     Ok(parse_counts(&read_text(root, "proc/interrupts")?))
 }
 
-/// Only online cpus have a column, so the heading says which is which.
+/// Parses the counts. Only online CPUs have a column; the heading lists their numbers.
 fn parse_counts(text: &str) -> InterruptCounts {
     let mut lines = text.lines();
     let heading = lines.next().unwrap_or_default().split_whitespace();
@@ -49,15 +49,15 @@ fn parse_counts(text: &str) -> InterruptCounts {
     let counts = |line: &str| {
         let (number, rest) = line.split_once(':')?;
         let counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
-        let came = cpus.iter().copied().zip(counts).filter(|(_, count)| *count > 0);
-        Some((number.trim().parse().ok()?, came.collect()))
+        let by_cpu = cpus.iter().copied().zip(counts).filter(|(_, count)| *count > 0);
+        Some((number.trim().parse().ok()?, by_cpu.collect()))
     };
     lines.filter_map(counts).collect()
 }
 
-/// `36:  0  67725 PCI-MSIX-0000:00:02.0   1-edge   virtio1-req.0`: the number of counts is that of the online cpus,
-/// then come the chip, the line on the chip, its trigger (joined on x86, a word of its own on ARM), the actions. Where
-/// the trigger is another word (`9-fasteoi`), chip and line are two words.
+/// Parses `36:  0  67725 PCI-MSIX-0000:00:02.0   1-edge   virtio1-req.0`: one count per online CPU, then the chip, the
+/// line on the chip, its trigger (joined to the line on x86, a separate word on ARM), and the actions. For other
+/// triggers (`9-fasteoi`), the chip and the line are assumed to be two words.
 fn parse_line(line: &str) -> Option<InterruptLine> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
@@ -69,7 +69,7 @@ fn parse_line(line: &str) -> Option<InterruptLine> {
     };
     let actions = words.iter().position(is_trigger).map_or(2, |trigger| trigger + 1);
     let name = words.get(actions..).unwrap_or_default().join(" ");
-    // Nobody has asked for a line without actions.
+    // No driver has requested a line without actions.
     (!name.is_empty()).then_some(InterruptLine { number, name })
 }
 
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_by_the_cpus_of_the_heading() {
+    fn counts_belong_to_the_cpus_of_the_heading() {
         let text =
             "       CPU0  CPU3\n 7:  5  0  MSI 7-edge 8\n 52:  1  18446744073709551615  MSI 2-edge nvme0q2\nNMI: 9 9\n";
         let shown = format!("{:?}", parse_counts(text));
@@ -115,19 +115,19 @@ mod tests {
     }
 
     #[test]
-    fn affinity_is_read_beside_the_name() {
-        let folder = tree(&[
+    fn affinity_and_name_are_read() {
+        let dir = tree(&[
             ("proc/interrupts", "   CPU0\n 52: 1 MSI 7-edge b\n 7: 1 MSI 7-edge a\n"),
             ("proc/irq/7/smp_affinity_list", "0-3\n"),
             ("proc/irq/7/effective_affinity_list", "2\n"),
         ]);
-        let lines = interrupt_lines(folder.path());
+        let lines = interrupt_lines(dir.path());
         assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [7, 52]);
-        let first = interrupt(folder.path(), &lines[0]);
+        let first = interrupt(dir.path(), &lines[0]);
         assert_eq!(
             (first.name.as_str(), first.affinity.to_string(), first.effective.to_string()),
             ("a", "0-3".into(), "2".into())
         );
-        assert!(interrupt(folder.path(), &lines[1]).affinity.is_empty());
+        assert!(interrupt(dir.path(), &lines[1]).affinity.is_empty());
     }
 }

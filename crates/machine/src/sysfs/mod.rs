@@ -1,5 +1,5 @@
-//! The kernel's files about a machine, as values. Every reader takes the root under which `sys` and `proc` lie, so
-//! that tests can give it a recorded tree. Must not know hwloc.
+//! Reads the kernel's files about a machine. Every reader takes the directory that contains `sys` and `proc`, so that
+//! tests can use a recorded tree. Must not depend on hwloc.
 
 mod cgroup;
 mod interrupts;
@@ -14,50 +14,50 @@ use std::path::Path;
 use model::values::id_set::{CpuSet, Id, IdSet, NodeId, NodeSet};
 use model::values::units::Bytes;
 
-/// What the kernel says of one memory node.
+/// Facts about a memory node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub os: NodeId,
     pub cpus: CpuSet,
     pub bytes: Bytes,
-    /// From this node to every online node, in the order of their numbers.
+    /// Distances from this node to all online nodes, in ascending order of their numbers.
     pub distances: Vec<u64>,
 }
 
-/// What our affinity mask and cpuset leave us; none where the kernel does not say.
+/// CPUs and memory nodes that the affinity mask and the cpuset permit; `None` if the kernel does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
     pub cpus: Option<CpuSet>,
     pub nodes: Option<NodeSet>,
 }
 
-/// The trimmed text of a file under the root.
+/// Returns the trimmed text of a file under the root.
 pub(crate) fn read_text(root: &Path, path: &str) -> std::io::Result<String> {
-    // Lossy, because a device tree or a command line may hold any byte.
+    // Lossy, because a device tree or a command line may contain any byte.
     let bytes = std::fs::read(root.join(path))?;
     Ok(String::from_utf8_lossy(&bytes).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
 }
 
-/// `always [madvise] never`: the word in brackets; all of it where there are none.
+/// Returns the word in brackets, as in `always [madvise] never`, or the whole text if it has no brackets.
 pub(crate) fn selected(text: &str) -> &str {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word)
 }
 
-/// A set in list notation; none where the file is missing or holds something else.
+/// Reads a set in list notation; `None` if the file is missing or invalid.
 pub(crate) fn read_list<T: Id>(root: &Path, path: &str) -> Option<IdSet<T>> {
     IdSet::parse_list(&read_text(root, path).ok()?).ok()
 }
 
-/// The names in a folder, in order; empty where there is none.
-pub(crate) fn names(folder: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// Returns the sorted names in a directory, or an empty list if it does not exist.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut names: Vec<String> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     names
 }
 
-/// The online memory nodes, lowest number first; empty on a kernel without NUMA.
+/// Returns the online memory nodes in ascending order; empty on a kernel without NUMA.
 pub(crate) fn nodes(root: &Path) -> Vec<NodeFacts> {
     let number = |name: &String| name.strip_prefix("node")?.parse().ok();
     let mut numbers: Vec<u32> = names(&root.join("sys/devices/system/node")).iter().filter_map(number).collect();
@@ -66,18 +66,18 @@ pub(crate) fn nodes(root: &Path) -> Vec<NodeFacts> {
 }
 
 fn node(root: &Path, os: u32) -> NodeFacts {
-    let folder = format!("sys/devices/system/node/node{os}");
-    let meminfo = read_text(root, &format!("{folder}/meminfo")).unwrap_or_default();
-    let distances = read_text(root, &format!("{folder}/distance")).unwrap_or_default();
+    let dir = format!("sys/devices/system/node/node{os}");
+    let meminfo = read_text(root, &format!("{dir}/meminfo")).unwrap_or_default();
+    let distances = read_text(root, &format!("{dir}/distance")).unwrap_or_default();
     NodeFacts {
         os: NodeId(os),
-        cpus: read_list(root, &format!("{folder}/cpulist")).unwrap_or_default(),
+        cpus: read_list(root, &format!("{dir}/cpulist")).unwrap_or_default(),
         bytes: meminfo_bytes(&meminfo, "MemTotal").unwrap_or_default(),
         distances: distances.split_whitespace().filter_map(|value| value.parse().ok()).collect(),
     }
 }
 
-/// The bytes of `name` in the text of a meminfo file: `MemTotal: 16 kB`, with `Node 0` before it in a node's.
+/// Parses the value of `name` in a meminfo file: `MemTotal: 16 kB`, with the prefix `Node 0` in the file of a node.
 pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<Bytes> {
     let of_name = |line: &str| {
         let (key, value) = line.split_once(':')?;
@@ -86,7 +86,7 @@ pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<Bytes> {
     text.lines().find_map(of_name)?.checked_mul(1024).map(Bytes)
 }
 
-/// The cpus and memory nodes that this thread may use.
+/// Returns the CPUs and memory nodes that this thread may use.
 pub(crate) fn allowed(root: &Path) -> Allowed {
     let status = read_text(root, "proc/thread-self/status").or_else(|_| read_text(root, "proc/self/status"));
     let status = status.unwrap_or_default();
@@ -103,8 +103,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_read_in_the_order_of_their_numbers() {
-        let folder = tree(&[
+    fn nodes_are_read_in_ascending_order() {
+        let dir = tree(&[
             ("sys/devices/system/node/node10/cpulist", ""),
             ("sys/devices/system/node/node10/meminfo", "Node 10 MemTotal:  2048 kB"),
             ("sys/devices/system/node/node2/cpulist", "0-3,8\n"),
@@ -112,7 +112,7 @@ mod tests {
             ("sys/devices/system/node/node2/distance", "10 20\n"),
             ("sys/devices/system/node/possible", "0-10"),
         ]);
-        let nodes = nodes(folder.path());
+        let nodes = nodes(dir.path());
         assert_eq!(nodes.iter().map(|node| node.os.0).collect::<Vec<_>>(), [2, 10]);
         assert_eq!(
             (nodes[0].cpus.to_string(), nodes[0].bytes, &nodes[0].distances[..]),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_in_meminfo_are_bounded() {
+    fn invalid_and_too_large_meminfo_sizes_are_rejected() {
         let cases = [
             ("MemTotal: 16 kB", Some(16 << 10)),
             ("MemTotal2: 16 kB", None),
@@ -137,12 +137,12 @@ mod tests {
     }
 
     #[test]
-    fn what_we_may_use_is_read_from_our_status() {
-        let folder = tree(&[(
+    fn permitted_cpus_and_nodes_are_read_from_status() {
+        let dir = tree(&[(
             "proc/self/status",
             "Name:\tx\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,7\nMems_allowed_list:\t1\n",
         )]);
-        let allowed = allowed(folder.path());
+        let allowed = allowed(dir.path());
         assert_eq!(allowed.cpus.unwrap().to_string(), "0-3,7");
         assert_eq!(allowed.nodes.unwrap().to_string(), "1");
         assert_eq!(super::allowed(Path::new("/nowhere")), Allowed::default());

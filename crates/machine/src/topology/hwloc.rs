@@ -1,4 +1,4 @@
-//! What hwloc says, as our values. The one file that knows hwloc and its binding.
+//! Converts hwloc's topology. Only this file may depend on hwloc and its binding.
 
 use hwlocality::bitmap::{Bitmap, BitmapIndex};
 use hwlocality::cpu::cpuset::CpuSet as HwlocCpuSet;
@@ -15,7 +15,7 @@ use model::values::topology::{Cache, CpuKind, Distances, MemoryAttribute, Memory
 use model::values::units::Bytes;
 
 pub(super) enum Input<'a> {
-    /// This machine; only these cpus of it, where given.
+    /// This machine, restricted to the CPUs in `only` if present.
     Live {
         only: Option<&'a CpuSet>,
     },
@@ -24,10 +24,10 @@ pub(super) enum Input<'a> {
     Synthetic(&'a str),
 }
 
-/// Linux allows 8192 cpus and 1024 nodes today. Malformed files have sets up to 2^32, and some that never end.
+/// Maximum number of a CPU or node. Linux allows 8192 and 1024; malformed files have sets up to 2^32, or infinite ones.
 const NUMBER_MAX: usize = 65_535;
 
-/// The attributes that hwloc 2.8 and later knows, without the two (`Capacity`, `Locality`) that repeat the nodes.
+/// The attributes of hwloc 2.8 and later, without `Capacity` and `Locality`, which repeat facts of the nodes.
 const ATTRIBUTES: [&str; 6] =
     ["Bandwidth", "Latency", "ReadBandwidth", "ReadLatency", "WriteBandwidth", "WriteLatency"];
 
@@ -35,7 +35,7 @@ const ATTRIBUTES: [&str; 6] =
 /// caches and I/O are dropped.
 pub(super) fn load(input: &Input<'_>) -> Result<Topology, String> {
     let mut hwloc = build(input)?;
-    // Restricting drops the other cpus from the complete set too, and they do exist.
+    // Read before restricting, which also drops existing CPUs from the complete set.
     let complete_cpus = id_set(&*hwloc.complete_cpuset())?;
     let mut notes = Vec::new();
     if let Input::Live { only: Some(only) } = input {
@@ -56,14 +56,14 @@ pub(super) fn load(input: &Input<'_>) -> Result<Topology, String> {
     })
 }
 
-/// hwloc's XML, version 2.
+/// Exports the topology as hwloc's XML, version 2.
 pub(super) fn export_xml(input: &Input<'_>) -> Result<String, String> {
     let hwloc = build(input)?;
-    let xml = hwloc.export_xml(XMLExportFlags::empty()).map_err(|error| format!("hwloc cannot write it: {error}"))?;
+    let xml = hwloc.export_xml(XMLExportFlags::empty()).map_err(|error| format!("hwloc cannot export it: {error}"))?;
     Ok(xml.as_str().to_owned())
 }
 
-/// The version of the hwloc library that runs, such as `2.9`.
+/// Returns the version of the loaded hwloc library, such as `2.9`.
 pub(super) fn version() -> String {
     let version = hwlocality::hwloc_api_version();
     format!("{}.{}", version >> 16, version >> 8 & 0xff)
@@ -73,15 +73,15 @@ fn build(input: &Input<'_>) -> Result<Hwloc, String> {
     let builder = Hwloc::builder().with_flags(BuildFlags::empty()).map_err(|error| error.to_string())?;
     let builder = match input {
         Input::Live { .. } => builder,
-        Input::Xml(text) => builder.from_xml(text).map_err(|_| "hwloc does not take it for its XML".to_owned())?,
-        Input::Synthetic(text) => builder
-            .from_synthetic(text)
-            .map_err(|_| "hwloc does not understand this synthetic description".to_owned())?,
+        Input::Xml(text) => builder.from_xml(text).map_err(|_| "hwloc rejects it as invalid XML".to_owned())?,
+        Input::Synthetic(text) => {
+            builder.from_synthetic(text).map_err(|_| "hwloc rejects this synthetic description".to_owned())?
+        }
     };
     builder.build().map_err(|error| format!("hwloc cannot load it: {error}"))
 }
 
-/// Leaves only the cpus that our affinity mask allows, as hwloc leaves only those of our cgroup. Memory nodes stay.
+/// Removes CPUs outside the affinity mask; hwloc itself removes CPUs outside the cgroup. Keeps all memory nodes.
 fn restrict(hwloc: &mut Hwloc, only: &CpuSet, notes: &mut Vec<String>) -> Result<(), String> {
     let online: CpuSet = id_set(&*hwloc.cpuset())?;
     if online.is_subset(only) {
@@ -89,7 +89,7 @@ fn restrict(hwloc: &mut Hwloc, only: &CpuSet, notes: &mut Vec<String>) -> Result
     }
     let keep: HwlocCpuSet = online.intersection(only).iter().filter_map(bitmap_index).collect();
     if hwloc.edit(|editor| editor.restrict(&keep, RestrictFlags::empty())).is_err() {
-        notes.push(format!("hwloc shows cpus {online}, our affinity mask {only}: believed hwloc"));
+        notes.push(format!("hwloc reports cpus {online}, the affinity mask {only}: using hwloc"));
     }
     Ok(())
 }
@@ -98,31 +98,31 @@ fn bitmap_index(cpu: CpuId) -> Option<BitmapIndex> {
     BitmapIndex::try_from(cpu.0 as usize).ok()
 }
 
-/// The tree in depth-first order, which keeps every kind in logical order, and the memory nodes in logical order.
+/// Returns the objects in depth-first order, which preserves the logical order of each kind, and the memory nodes.
 fn objects(hwloc: &Hwloc) -> Result<(Vec<Object>, Vec<&TopologyObject>), String> {
     let nodes: Vec<&TopologyObject> = hwloc.objects_with_type(ObjectType::NUMANode).collect();
     let mut objects: Vec<Object> = Vec::new();
-    let mut waiting: Vec<(&TopologyObject, Option<usize>)> = vec![(hwloc.root_object(), None)];
-    while let Some((object, parent)) = waiting.pop() {
+    let mut stack: Vec<(&TopologyObject, Option<usize>)> = vec![(hwloc.root_object(), None)];
+    while let Some((object, parent)) = stack.pop() {
         let at = objects.len();
         objects.push(convert(object, parent, &nodes)?);
         if let Some(parent) = parent {
             objects[parent].children.push(at);
         }
-        waiting.extend(object.normal_children().rev().map(|child| (child, Some(at))));
+        stack.extend(object.normal_children().rev().map(|child| (child, Some(at))));
     }
     Ok((objects, nodes))
 }
 
 fn convert(object: &TopologyObject, parent: Option<usize>, nodes: &[&TopologyObject]) -> Result<Object, String> {
-    let place = |child: &TopologyObject| nodes.iter().position(|node| std::ptr::eq(*node, child));
+    let node_index = |child: &TopologyObject| nodes.iter().position(|node| std::ptr::eq(*node, child));
     Ok(Object {
         kind: kind(object.object_type()),
         os_index: object.os_index().map(|number| number as u32),
         cpus: object.cpuset().map_or(Ok(CpuSet::new()), |cpus| id_set(&*cpus))?,
         parent,
         children: Vec::new(),
-        memory: object.memory_children().filter_map(place).collect(),
+        memory: object.memory_children().filter_map(node_index).collect(),
         cache: cache(object),
         subtype: object.subtype().map(|subtype| subtype.to_string_lossy().into_owned()),
     })
@@ -167,42 +167,42 @@ fn memory_node(object: &TopologyObject) -> Result<MemoryNode, String> {
 fn node_id(object: &TopologyObject) -> Result<NodeId, String> {
     match object.os_index() {
         Some(number) if number <= NUMBER_MAX => Ok(NodeId(number as u32)),
-        Some(number) => Err(format!("memory node {number} is beyond any machine")),
+        Some(number) => Err(format!("memory node {number} is too large")),
         None => Err("a memory node has no number".into()),
     }
 }
 
-/// The matrices between memory nodes; hwloc also keeps some between GPUs.
+/// Returns the distance matrices between memory nodes; hwloc also has matrices between GPUs.
 fn distances(hwloc: &Hwloc) -> Result<Vec<Distances>, String> {
-    let all = hwloc.distances(None).map_err(|error| format!("hwloc cannot give the distances: {error}"))?;
-    let mut found = Vec::new();
+    let all = hwloc.distances(None).map_err(|error| format!("hwloc cannot read the distances: {error}"))?;
+    let mut matrices = Vec::new();
     for matrix in &all {
         let rows: Vec<&TopologyObject> = matrix.objects().flatten().collect();
         if rows.len() < matrix.num_objects() || rows.iter().any(|row| row.object_type() != ObjectType::NUMANode) {
             continue;
         }
-        found.push(Distances {
+        matrices.push(Distances {
             name: matrix.name().map(|name| name.to_string_lossy().into_owned()),
             nodes: rows.into_iter().map(node_id).collect::<Result<_, _>>()?,
             values: matrix.distances().to_vec(),
         });
     }
-    Ok(found)
+    Ok(matrices)
 }
 
-/// Attribute by attribute, in the logical order of the nodes, which hwloc's own lists do not keep.
+/// Returns the values sorted by attribute and by the logical order of the nodes, which hwloc's lists do not preserve.
 fn memory_attributes(hwloc: &Hwloc) -> Result<Vec<MemoryAttribute>, String> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     for name in ATTRIBUTES {
         let attribute = hwloc.memory_attribute_named(name).map_err(|error| error.to_string())?;
         let Some(attribute) = attribute else { continue };
-        let (targets, _) = attribute.targets(None).map_err(|error| format!("hwloc cannot give {name}: {error}"))?;
+        let (targets, _) = attribute.targets(None).map_err(|error| format!("hwloc cannot read {name}: {error}"))?;
         let is_target = |node: &&TopologyObject| targets.iter().any(|target| std::ptr::eq(*target, *node));
         for node in hwloc.objects_with_type(ObjectType::NUMANode).filter(is_target) {
-            found.extend(values_of(&attribute, name, node)?);
+            values.extend(values_of(&attribute, name, node)?);
         }
     }
-    Ok(found)
+    Ok(values)
 }
 
 fn values_of(
@@ -212,7 +212,7 @@ fn values_of(
 ) -> Result<Vec<MemoryAttribute>, String> {
     let node = node_id(target)?;
     let (initiators, values) =
-        attribute.initiators(target).map_err(|error| format!("hwloc cannot give {name} of node {node}: {error}"))?;
+        attribute.initiators(target).map_err(|error| format!("hwloc cannot read {name} of node {node}: {error}"))?;
     let value = |(initiator, value): (Initiator<'_>, u64)| {
         let cpus = match initiator {
             Initiator::CpuSet(cpus) => Some(id_set(&*cpus)?),
@@ -224,7 +224,7 @@ fn values_of(
 }
 
 fn cpu_kinds(hwloc: &Hwloc) -> Result<Vec<CpuKind>, String> {
-    // No kinds is hwloc's word for "not known", which an empty list says too.
+    // hwloc returns an error for unknown kinds, which an empty list represents.
     let Ok(kinds) = hwloc.cpu_kinds() else { return Ok(Vec::new()) };
     kinds
         .map(|kind| {
@@ -242,14 +242,14 @@ fn cpu_kinds(hwloc: &Hwloc) -> Result<Vec<CpuKind>, String> {
         .collect()
 }
 
-/// Copies a set, unless it is endless or has numbers that no machine has.
+/// Copies a set. Fails if it is infinite or has a number greater than [`NUMBER_MAX`].
 fn id_set<T: Id>(set: &impl AsRef<Bitmap>) -> Result<IdSet<T>, String> {
     let set = set.as_ref();
     if set.weight().is_none() {
-        return Err(format!("a set of {}s has no end", T::NOUN));
+        return Err(format!("a set of {}s is infinite", T::NOUN));
     }
     match set.last_set() {
-        Some(last) if usize::from(last) > NUMBER_MAX => Err(format!("{} {last} is beyond any machine", T::NOUN)),
+        Some(last) if usize::from(last) > NUMBER_MAX => Err(format!("{} {last} is too large", T::NOUN)),
         _ => Ok(set.iter_set().map(|number| T::from_number(usize::from(number) as u32)).collect()),
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_affinity_mask_leaves_its_cpus_and_all_memory() {
+    fn affinity_mask_restricts_cpus_but_not_memory() {
         let input = Input::Synthetic("pack:2 [numa(memory=1GiB)] core:2 pu:2");
         let mut hwloc = build(&input).unwrap();
         let mut notes = Vec::new();
@@ -272,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn endless_and_absurd_sets_are_refused() {
+    fn infinite_and_too_large_sets_return_errors() {
         let set = |set: Bitmap| id_set::<CpuId>(&HwlocCpuSet::from(set)).map(|set| set.to_string());
         assert_eq!(set(Bitmap::from_range(4..9)), Ok("4-8".into()));
         assert_eq!(set(Bitmap::new()), Ok(String::new()));
         assert_eq!(set(Bitmap::from_range(65_535..65_536)), Ok("65535".into()));
-        assert!(set(Bitmap::from_range(65_536..65_537)).unwrap_err().contains("beyond any machine"));
-        assert!(set(Bitmap::from_range(4usize..)).unwrap_err().contains("no end"));
+        assert!(set(Bitmap::from_range(65_536..65_537)).unwrap_err().contains("is too large"));
+        assert!(set(Bitmap::from_range(4usize..)).unwrap_err().contains("is infinite"));
     }
 }

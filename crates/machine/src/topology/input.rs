@@ -1,5 +1,5 @@
-//! Files with a machine in them: what they look like before hwloc sees them. Refuses in clear words what hwloc
-//! would refuse in none, or crash on.
+//! Checks topology files and synthetic descriptions before they are passed to hwloc: reports clear errors for input
+//! that hwloc would reject without a reason or crash on.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,23 +7,23 @@ use std::path::Path;
 
 use super::{TopologyError, TopologySource, hwloc};
 
-/// The largest real export (1152 cpus with I/O) has 1.2 MiB; beyond this a file is a mistake or an attack.
+/// Maximum size of a file. The largest real export (1152 CPUs with I/O) has 1.2 MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// hwloc writes the root element into the first lines; comments before it are not longer than this.
+/// Length of the prefix that must contain the root element, which hwloc writes into the first lines.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// Linux allows 8192 cpus; hwloc takes seconds for more than this, and minutes for what it would still accept.
+/// Maximum number of CPUs of a synthetic description. Linux allows 8192; hwloc takes seconds to minutes for more.
 const SYNTHETIC_CPUS_MAX: u64 = 16_384;
 
-/// What a file with a machine holds.
+/// Content of a topology file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FileText {
     Xml(String),
     Capture(String),
 }
 
-/// Reads a file and finds out what it holds.
+/// Reads a file and determines its format.
 pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
     let refused = |what: String| TopologyError::new(&TopologySource::XmlFile(path.into()), what);
     let text = read_text(path).map_err(|(what, hint)| match hint {
@@ -36,7 +36,7 @@ pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
     }
     let head = &start.as_bytes()[..start.len().min(HEAD_BYTES)];
     let Some(root) = root_element(&String::from_utf8_lossy(head)) else {
-        let what = if start.starts_with('<') { "is XML, but not hwloc's" } else { "is not XML" };
+        let what = if start.starts_with('<') { "is XML, but not of hwloc" } else { "is not XML" };
         return Err(refused(what.into()).with_hint("write the file with 'lstopo FILE.xml'"));
     };
     let version = attribute(&root, "version").unwrap_or("1.0");
@@ -47,30 +47,28 @@ pub(super) fn read_file(path: &Path) -> Result<FileText, TopologyError> {
     Ok(FileText::Xml(text))
 }
 
-/// Refuses a synthetic description of more cpus than any machine has: hwloc would try to build it.
+/// Rejects a synthetic description with more CPUs than any machine has; hwloc would try to build it.
 pub(super) fn check_synthetic(text: &str) -> Result<(), String> {
     let count = |word: &str| {
         let (name, rest) = word.split_once(':')?;
-        // `[numa:2]` hangs beside the tree, `(indexes=2*6:1*2)` is no level.
+        // `[numa:2]` and `(indexes=2*6:1*2)` are not levels of the tree.
         if name.contains(['[', '=', '(']) {
             return None;
         }
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-        // hwloc says better than we what is wrong with a text that is no number.
+        // A count that is not a number is left to hwloc, whose error is more precise.
         if digits.is_empty() { None } else { Some(digits.parse().unwrap_or(u64::MAX)) }
     };
     match text.split_whitespace().filter_map(count).fold(1, u64::saturating_mul) {
-        cpus if cpus > SYNTHETIC_CPUS_MAX => {
-            Err(format!("it describes more than {SYNTHETIC_CPUS_MAX} cpus, beyond any machine"))
-        }
+        cpus if cpus > SYNTHETIC_CPUS_MAX => Err(format!("it describes more than {SYNTHETIC_CPUS_MAX} CPUs")),
         _ => Ok(()),
     }
 }
 
-/// Whether a file begins as a capture does. A file that cannot be read is left to [`read_file`], which says why.
+/// Returns whether a file begins like a capture. For an unreadable file, [`read_file`] reports the error.
 pub(super) fn looks_like_capture(path: &Path) -> bool {
     let mut start = Vec::new();
-    // A pipe would block here, and its first bytes would be lost to who reads it next.
+    // Not for a pipe: it could block, and the next reader would miss its first bytes.
     let is_file = std::fs::metadata(path).is_ok_and(|facts| facts.is_file());
     let read = is_file && File::open(path).is_ok_and(|file| file.take(64).read_to_end(&mut start).is_ok());
     read && start.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
@@ -80,14 +78,16 @@ type InputError = (String, Option<&'static str>);
 
 fn read_text(path: &Path) -> Result<String, InputError> {
     let facts = std::fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => ("no such file".into(), Some("is the path right, seen from this folder")),
+        std::io::ErrorKind::NotFound => {
+            ("no such file".into(), Some("check the path; a relative one starts at the current directory"))
+        }
         _ => (error.to_string(), None),
     })?;
     if facts.is_dir() {
-        return Err(("is a folder".into(), Some("name the XML file in it")));
+        return Err(("is a directory".into(), Some("choose the XML file in it")));
     }
     if !facts.is_file() {
-        return Err(("is not a regular file".into(), Some("save it to a file first")));
+        return Err(("is not a regular file".into(), Some("save its content to a regular file")));
     }
     if facts.len() == 0 {
         return Err(("is empty".into(), Some("write the file with 'lstopo FILE.xml'")));
@@ -104,15 +104,15 @@ fn read_text(path: &Path) -> Result<String, InputError> {
         return Err(too_large());
     }
     if bytes.contains(&0) {
-        return Err(("is not XML: it has NUL bytes".into(), None));
+        return Err(("is not XML: it contains NUL bytes".into(), None));
     }
     String::from_utf8(bytes).map_err(|error| (format!("is not UTF-8 text: {error}"), None))
 }
 
-/// The root element's tag, `<topology version="2.0">`; none when the text does not begin as XML with one.
+/// Returns the tag of the root element, `<topology version="2.0">`, or `None` if the text is not XML with such a root.
 fn root_element(head: &str) -> Option<String> {
-    let from = if head.starts_with('<') { head.find("<topology")? } else { return None };
-    let tag = &head[from..];
+    let start = if head.starts_with('<') { head.find("<topology")? } else { return None };
+    let tag = &head[start..];
     let after = tag["<topology".len()..].chars().next()?;
     (after.is_whitespace() || after == '>' || after == '/').then(|| tag[..tag.find('>').unwrap_or(tag.len())].into())
 }
@@ -126,48 +126,48 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn refusal(text: &[u8]) -> String {
+    fn error_for(text: &[u8]) -> String {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         read_file(file.path()).unwrap_err().what
     }
 
     #[test]
-    fn what_is_no_machine_is_refused_in_clear_words() {
+    fn invalid_content_returns_a_clear_error() {
         let cases: [(&[u8], &str); 10] = [
             (b"", "is empty"),
             (b"   \n", "is not XML"),
             (b"hello", "is not XML"),
             (b"hello <topology version=\"2.0\">", "is not XML"),
-            (b"<html></html>", "is XML, but not hwloc's"),
-            (b"<topologyx>", "is XML, but not hwloc's"),
+            (b"<html></html>", "is XML, but not of hwloc"),
+            (b"<topologyx>", "is XML, but not of hwloc"),
             (b"<?xml version=\"1.0\"?>\n<topology version=\"3.0\">", "version 3.0, which hwloc 2."),
             (b"<topology version=\"x\">", "version x"),
             (b"<topology>\xff\xfe", "is not UTF-8"),
             (b"<topology>\0", "NUL"),
         ];
         for (text, expected) in cases {
-            let what = refusal(text);
+            let what = error_for(text);
             assert!(what.contains(expected), "{expected}: {what}");
         }
     }
 
     #[test]
-    fn what_is_no_file_is_refused_in_clear_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let refusal = |path: &Path| read_file(path).unwrap_err().to_string();
-        assert!(refusal(&folder.path().join("none.xml")).ends_with("none.xml: no such file"));
-        assert!(refusal(folder.path()).ends_with("is a folder"));
-        assert!(refusal(Path::new("/dev/null")).ends_with("is not a regular file"));
-        let large = folder.path().join("large.xml");
+    fn unreadable_path_returns_a_clear_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let error_for = |path: &Path| read_file(path).unwrap_err().to_string();
+        assert!(error_for(&dir.path().join("none.xml")).ends_with("none.xml: no such file"));
+        assert!(error_for(dir.path()).ends_with("is a directory"));
+        assert!(error_for(Path::new("/dev/null")).ends_with("is not a regular file"));
+        let large = dir.path().join("large.xml");
         File::create(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-        assert!(refusal(&large).ends_with("is larger than 64 MiB"));
+        assert!(error_for(&large).ends_with("is larger than 64 MiB"));
     }
 
     #[test]
-    fn absurdly_large_descriptions_are_refused() {
+    fn descriptions_with_too_many_cpus_return_errors() {
         for text in ["pack:100000 core:100000 pu:1000", "pack:2 core:8193", "pu:99999999999999999999999"] {
-            assert!(check_synthetic(text).unwrap_err().contains("beyond any machine"), "{text}");
+            assert!(check_synthetic(text).unwrap_err().contains("more than 16384 CPUs"), "{text}");
         }
         for text in ["pack:32 core:256 pu:2", "pack:2 [numa:2(memory=1GiB)] pu:2(indexes=2*9999999:1*2)", "pack:x"] {
             assert_eq!(check_synthetic(text), Ok(()), "{text}");
@@ -175,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_told_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+    fn xml_and_captures_are_distinguished() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
         let read = |text: &str| {
             std::fs::write(&path, text).unwrap();
             (read_file(&path), looks_like_capture(&path))

@@ -1,5 +1,5 @@
-//! hwloc's XML with measured values in it: memory attributes and distances in place of what the firmware states. Knows
-//! hwloc's XML, version 2, and not hwloc: its binding sets values only of attributes that the program itself registers.
+//! Inserts measured memory attributes and distances into hwloc's XML, in place of the firmware's values. Edits the text
+//! of XML version 2 itself, because hwloc's binding can set only attributes that the program registers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,17 +10,17 @@ use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, Writer};
 
-/// hwloc's flags of the attributes that may be measured: the higher or the lower the better (1, 2), needs an initiator (4).
+/// hwloc's flags of measurable attributes: higher is better (1), lower is better (2), needs an initiator (4).
 const FLAGS: [(&str, &str); 5] =
     [("Bandwidth", "5"), ("Latency", "6"), ("ReadBandwidth", "5"), ("WriteBandwidth", "5"), ("ReadLatency", "6")];
 
-/// hwloc's kind of a matrix that a user gave (2) and that means latencies (4).
+/// hwloc's kind of a matrix that comes from the user (2) and contains latencies (4).
 const KIND: &str = "6";
 
 const ROOT: &[u8] = b"topology";
 
-/// Puts measured values into an export. Attributes of the same names that stand in it are replaced; the firmware's
-/// distances stay, and the measured matrix comes with its own name. An error is a node that the XML does not have.
+/// Inserts measured values into an export. They replace attributes of the same name. The firmware's distances remain,
+/// and the measured matrix has its own name. Fails if the text cannot be parsed or lacks one of the nodes.
 pub(super) fn with_measured(
     xml: &str,
     attributes: &[MemoryAttribute],
@@ -31,11 +31,11 @@ pub(super) fn with_measured(
     let mut nodes: BTreeMap<NodeId, String> = BTreeMap::new();
     let mut dropping = false;
     loop {
-        let event = reader.read_event().map_err(|error| format!("hwloc's XML cannot be read: {error}"))?;
+        let event = reader.read_event().map_err(|error| format!("cannot parse hwloc's XML: {error}"))?;
         match &event {
             Event::Eof => break,
             Event::Start(tag) | Event::Empty(tag) if tag.name().as_ref() == b"object" => {
-                nodes.extend(node(tag).map_err(|error| format!("hwloc's XML cannot be read: {error}"))?);
+                nodes.extend(node(tag).map_err(|error| format!("cannot parse hwloc's XML: {error}"))?);
             }
             Event::Start(tag) if is_replaced(tag, attributes) => dropping = true,
             Event::End(tag) if tag.name().as_ref() == ROOT => {
@@ -46,19 +46,19 @@ pub(super) fn with_measured(
         }
         let ends = matches!(&event, Event::End(tag) if tag.name().as_ref() == b"memattr");
         if !dropping {
-            writer.write_event(event).map_err(|error| format!("memory refused it: {error}"))?;
+            writer.write_event(event).map_err(|error| format!("cannot write XML: {error}"))?;
         }
         dropping &= !ends;
     }
-    String::from_utf8(writer.into_inner()).map_err(|error| format!("hwloc's XML is not text: {error}"))
+    String::from_utf8(writer.into_inner()).map_err(|error| format!("hwloc's XML is not UTF-8: {error}"))
 }
 
 fn text_of(tag: &BytesStart<'_>, name: &str) -> Result<Option<String>, AttrError> {
-    let found = tag.try_get_attribute(name)?;
-    Ok(found.map(|attribute| String::from_utf8_lossy(&attribute.value).into_owned()))
+    let attribute = tag.try_get_attribute(name)?;
+    Ok(attribute.map(|attribute| String::from_utf8_lossy(&attribute.value).into_owned()))
 }
 
-/// A memory node's number and the number by which hwloc's XML refers to it.
+/// Returns the number of a memory node and its id within hwloc's XML (`gp_index`).
 fn node(tag: &BytesStart<'_>) -> Result<Option<(NodeId, String)>, AttrError> {
     if text_of(tag, "type")?.as_deref() != Some("NUMANode") {
         return Ok(None);
@@ -72,7 +72,7 @@ fn is_replaced(tag: &BytesStart<'_>, attributes: &[MemoryAttribute]) -> bool {
     tag.name().as_ref() == b"memattr" && attributes.iter().any(|measured| Some(&measured.attr) == name.as_ref())
 }
 
-/// The elements that stand for the values. Names and numbers are ours, so nothing in them needs escaping.
+/// Formats the XML elements of the values. All names and numbers come from this program, so none needs escaping.
 fn values(
     attributes: &[MemoryAttribute],
     distances: Option<&Distances>,
@@ -93,15 +93,15 @@ fn values(
                 "    <memattr_value target_obj_type=\"NUMANode\" target_obj_gp_index=\"{target}\" value=\"{value}\" \
                  initiator_cpuset=\"{cpus}\"/>"
             )
-            .expect("a text takes what is written");
+            .expect("writing to a String cannot fail");
         }
         writeln!(out, "  <memattr name=\"{name}\" flags=\"{flags}\">\n{lines}  </memattr>")
-            .expect("a text takes what is written");
+            .expect("writing to a String cannot fail");
     }
     Ok(out)
 }
 
-/// Lengths count the characters of the lists, the space behind each number included.
+/// Formats the matrix. `length` is the number of characters in a list, including the space after each number.
 fn matrix(distances: &Distances) -> String {
     let list = |numbers: &mut dyn Iterator<Item = String>| numbers.map(|number| number + " ").collect::<String>();
     let indexes = list(&mut distances.nodes.iter().map(ToString::to_string));
@@ -116,7 +116,7 @@ fn matrix(distances: &Distances) -> String {
     )
 }
 
-/// hwloc's `0x000000ff,0xffffffff`.
+/// Formats a mask in hwloc's notation: `0x000000ff,0xffffffff`.
 fn mask(cpus: &CpuSet) -> String {
     let groups: Vec<String> = cpus.to_mask().split(',').map(|group| format!("0x{group:0>8}")).collect();
     groups.join(",")
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn hwloc_reads_measured_values_back() {
+    fn measured_values_are_read_back_by_hwloc() {
         let source = TopologySource::Synthetic(TWO.into());
         let attributes = [
             attribute("Bandwidth", 0, "0-3", 12_000),
@@ -159,7 +159,7 @@ mod tests {
         let topology = read_back(&xml);
         assert_eq!(topology.memory_attributes, attributes);
         assert!(topology.distances.contains(&distances), "{:?}", topology.distances);
-        // Once more: what is there is replaced, not doubled.
+        // A second insertion replaces existing values and does not duplicate them.
         let faster = [attribute("Latency", 0, "0-3", 50)];
         let again = read_back(&with_measured(&xml, &faster, None).unwrap());
         let latencies: Vec<_> = again.memory_attributes.iter().filter(|one| one.attr == "Latency").collect();
@@ -168,21 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn without_values_the_text_stays_as_it_is() {
+    fn text_without_values_is_unchanged() {
         let xml = export_xml(&TopologySource::Synthetic(TWO.into())).unwrap();
         assert_eq!(with_measured(&xml, &[], None), Ok(xml));
     }
 
     #[test]
-    fn nodes_and_texts_that_do_not_fit_are_refused() {
+    fn missing_nodes_and_invalid_xml_return_errors() {
         let xml = export_xml(&TopologySource::Synthetic(TWO.into())).unwrap();
-        let refusal = |xml: &str| with_measured(xml, &[attribute("Latency", 7, "0", 1)], None).unwrap_err();
-        assert_eq!(refusal(&xml), "it has no memory node 7");
-        assert!(refusal("<topology><object></topology>").contains("cannot be read"));
+        let error_for = |xml: &str| with_measured(xml, &[attribute("Latency", 7, "0", 1)], None).unwrap_err();
+        assert_eq!(error_for(&xml), "it has no memory node 7");
+        assert!(error_for("<topology><object></topology>").contains("cannot parse"));
     }
 
     #[test]
-    fn masks_are_written_as_hwloc_writes_them() {
+    fn masks_have_the_format_of_hwloc() {
         let mask = |list: &str| mask(&CpuSet::parse_list(list).unwrap());
         assert_eq!(
             [mask("0-3"), mask("32"), mask("0,71")],

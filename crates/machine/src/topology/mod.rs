@@ -1,5 +1,5 @@
-//! Where a topology can come from, and how it is read: this machine, hwloc's XML, a capture, a synthetic description.
-//! Only `hwloc.rs` knows hwloc; files that a stranger wrote belong into [`read_isolated`].
+//! Reads topologies from this machine, hwloc's XML, captures and synthetic descriptions. Only `hwloc.rs` may depend on
+//! hwloc. Files from untrusted sources must be read with [`read_isolated`].
 
 mod hwloc;
 mod input;
@@ -19,41 +19,41 @@ use serde::{Deserialize, Serialize};
 use crate::{devices, sysfs};
 use input::FileText;
 
-/// Where a topology comes from.
+/// Source of a topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologySource {
-    /// This machine, as this process may use it.
+    /// This machine, within the affinity mask and cgroup of this process.
     Live,
-    /// A file with hwloc's XML.
+    /// A file that contains hwloc's XML.
     XmlFile(PathBuf),
-    /// A file with our own JSON: [`Capture`].
+    /// A file that contains a [`Capture`] as JSON.
     CaptureFile(PathBuf),
     /// hwloc's synthetic notation, such as `pack:2 core:4 pu:2`.
     Synthetic(String),
 }
 
-/// Why a topology cannot be read.
+/// A topology that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopologyError {
-    /// The file or the text that was read.
+    /// The file or text.
     pub of: String,
-    /// What is wrong with it.
+    /// The cause of the error.
     pub what: String,
     pub hint: Option<String>,
 }
 
-/// Variables by which hwloc would describe another machine than this one without a word.
+/// Environment variables that make hwloc describe another machine without a warning.
 const MISLEADING_VARIABLES: [&str; 5] =
     ["HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH", "HWLOC_COMPONENTS"];
 
-/// The kinds of objects that a synthetic description can name; hwloc takes abbreviations.
+/// Prefixes of the object types that a synthetic description may contain; hwloc accepts abbreviations.
 const SYNTHETIC_WORDS: [&str; 13] =
     ["pack", "numa", "node", "die", "group", "core", "pu", "l1", "l2", "l3", "l4", "l5", "machine"];
 
 const SYNTHETIC_HINT: &str = "write it like 'pack:2 [numa] l3:2 core:4 pu:2'; see hwloc(7), synthetic topologies";
 
-/// Reads a topology in this process. hwloc may crash on a malformed file: what a stranger wrote goes through
-/// [`read_isolated`].
+/// Reads a topology in this process. hwloc may crash on malformed files, so files from untrusted sources must be read
+/// with [`read_isolated`].
 pub fn read(source: &TopologySource) -> Result<Topology, TopologyError> {
     let refused = |what| TopologyError::new(source, what);
     match source {
@@ -69,17 +69,18 @@ pub fn read(source: &TopologySource) -> Result<Topology, TopologyError> {
     }
 }
 
-/// Reads a capture with everything in it.
+/// Reads a complete capture.
 pub fn read_capture(path: &Path) -> Result<Capture, TopologyError> {
     let source = TopologySource::CaptureFile(path.into());
     match input::read_file(path)? {
         FileText::Capture(text) => capture(&source, &text),
-        FileText::Xml(_) => Err(TopologyError::new(&source, "is hwloc's XML and not a capture".into())),
+        FileText::Xml(_) => Err(TopologyError::new(&source, "is hwloc's XML, not a capture".into())),
     }
 }
 
-/// The topology in hwloc's XML, version 2, for other programs. Runs in this process: read a stranger's file by
-/// [`read_isolated`] first. On a live machine with hwloc before 2.10 it lacks the nodes that share their cpus.
+/// Exports a topology as hwloc's XML, version 2, for other programs. Runs hwloc in this process: a file from an
+/// untrusted source must be read with [`read_isolated`] first. With hwloc before 2.10, the export of a live machine
+/// lacks nodes that share their CPUs.
 pub fn export_xml(source: &TopologySource) -> Result<String, TopologyError> {
     let refused = |what| TopologyError::new(source, what);
     match source {
@@ -89,30 +90,29 @@ pub fn export_xml(source: &TopologySource) -> Result<String, TopologyError> {
         }
         TopologySource::XmlFile(path) => match input::read_file(path)? {
             FileText::Xml(text) => hwloc::export_xml(&hwloc::Input::Xml(&text)).map_err(refused),
-            FileText::Capture(_) => Err(no_xml_of_a_capture(source)),
+            FileText::Capture(_) => Err(capture_has_no_xml(source)),
         },
-        TopologySource::CaptureFile(_) => Err(no_xml_of_a_capture(source)),
+        TopologySource::CaptureFile(_) => Err(capture_has_no_xml(source)),
         TopologySource::Synthetic(text) => input::check_synthetic(text)
             .and_then(|()| hwloc::export_xml(&hwloc::Input::Synthetic(text)))
             .map_err(|what| refused(what).with_hint(SYNTHETIC_HINT)),
     }
 }
 
-/// As [`export_xml`], with measured memory attributes and a matrix of measured distances between nodes.
+/// Like [`export_xml`], with measured memory attributes and a matrix of measured distances between nodes.
 pub fn export_measured_xml(
     source: &TopologySource,
     attributes: &[MemoryAttribute],
     distances: Option<&Distances>,
 ) -> Result<String, TopologyError> {
     let xml = export_xml(source)?;
-    measured_xml::with_measured(&xml, attributes, distances).map_err(|what| {
-        TopologyError::new(source, what).with_hint("the map has to be of the machine that the XML describes")
-    })
+    measured_xml::with_measured(&xml, attributes, distances)
+        .map_err(|what| TopologyError::new(source, what).with_hint("use a map of the machine that the XML describes"))
 }
 
-fn no_xml_of_a_capture(source: &TopologySource) -> TopologyError {
-    TopologyError::new(source, "is a capture, which hwloc cannot take".into())
-        .with_hint("export the XML on the machine itself, or with lstopo there")
+fn capture_has_no_xml(source: &TopologySource) -> TopologyError {
+    TopologyError::new(source, "is a capture, which cannot be exported as XML".into())
+        .with_hint("export the XML on the machine itself, or run lstopo there")
 }
 
 fn read_live(root: &Path) -> Result<Topology, TopologyError> {
@@ -132,7 +132,7 @@ fn refuse_misleading_variables() -> Result<(), TopologyError> {
             &TopologySource::Live,
             format!("{name} is set, so hwloc would describe another machine"),
         )
-        .with_hint(&format!("start with 'env -u {name}', or name the file with --from"))),
+        .with_hint(&format!("run with 'env -u {name}', or pass the file with --from"))),
     }
 }
 
@@ -140,7 +140,7 @@ fn capture(source: &TopologySource, text: &str) -> Result<Capture, TopologyError
     Capture::parse(text).map_err(|what| TopologyError::new(source, what))
 }
 
-/// hwloc's own checks let contradictions through that later code would trip over.
+/// Rejects contradictions that hwloc accepts but that would cause errors later.
 fn checked(loaded: Result<Topology, String>) -> Result<Topology, String> {
     let topology = loaded?;
     model::values::capture::check_topology(&topology)?;
@@ -164,20 +164,20 @@ impl TopologySource {
         Err(TopologyError {
             of: format!("'{text}'"),
             what: "no such file, and not a synthetic description".into(),
-            hint: Some("give an XML file of lstopo, a capture, or a text like 'pack:2 core:4 pu:2'".into()),
+            hint: Some("use an XML file of lstopo, a capture, or a text like 'pack:2 core:4 pu:2'".into()),
         })
     }
 }
 
-/// Whether a text names kinds of objects with counts, and is not merely a path with a colon in it.
+/// Returns whether a text contains object types with counts, and is not merely a path that contains a colon.
 fn looks_synthetic(text: &str) -> bool {
     let names = text.split_whitespace().filter_map(|word| word.split_once(':')).map(|(name, _)| name);
-    let known = |name: &str| {
+    let is_known = |name: &str| {
         let name = name.trim_start_matches('[').to_ascii_lowercase();
         SYNTHETIC_WORDS.iter().any(|word| name.starts_with(word))
     };
     let mut names = names.peekable();
-    names.peek().is_some() && names.any(known)
+    names.peek().is_some() && names.any(is_known)
 }
 
 impl TopologyError {
@@ -201,7 +201,7 @@ impl fmt::Display for TopologySource {
     }
 }
 
-/// One line without the hint, which the command prints below it.
+/// Writes one line without the hint, which the command prints separately.
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot read {}: {}", self.of, self.what)
@@ -215,10 +215,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_from_argument_is_recognised() {
-        let folder = tempfile::tempdir().unwrap();
+    fn source_argument_is_recognised() {
+        let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
-            let path = folder.path().join(name);
+            let path = dir.path().join(name);
             std::fs::write(&path, text).unwrap();
             path
         };
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_synthetic_description_is_an_error_with_a_hint() {
+    fn invalid_synthetic_description_returns_an_error_with_a_hint() {
         for text in ["pack:", "pack:x core:2", "core:2 pack:2", "pack:1 pu:1 core:1"] {
             let error = read(&TopologySource::Synthetic(text.into())).unwrap_err();
             assert!(error.to_string().contains(text) && error.hint.is_some(), "{error:?}");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_is_read_and_has_no_xml() {
+    fn capture_is_read_but_has_no_xml() {
         let topology = read(&TopologySource::Synthetic("pack:1 core:2 pu:2".into())).unwrap();
         let text = serde_json::to_string(&Capture::new(topology.clone(), model::values::settings::Settings::default()))
             .unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn exported_xml_reads_back_the_same() {
+    fn exported_xml_is_read_back_unchanged() {
         let source =
             TopologySource::Synthetic("pack:2 [numa(memory=1GiB)] l2:2(size=1MiB) core:2 pu:2(indexes=2*8:1*2)".into());
         let xml = export_xml(&source).unwrap();

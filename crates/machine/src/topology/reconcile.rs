@@ -1,5 +1,5 @@
-//! Where hwloc and the kernel's own files disagree about this machine: the files are believed, and a note says so.
-//! hwloc before 2.10 shows one node of a live machine whose nodes share their cpus (`numa=fake`, Raspberry Pi 5).
+//! Corrects hwloc's topology of this machine where the kernel's files disagree, and adds a note for each correction.
+//! hwloc before 2.10 reports one node of a live machine whose nodes share their CPUs (`numa=fake`, Raspberry Pi 5).
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use model::values::units::Bytes;
 
 use crate::sysfs::{self, NodeFacts};
 
-/// Corrects a live topology by what /sys and /proc under `root` say.
+/// Corrects a live topology using /sys and /proc under `root`.
 pub(super) fn with_sysfs(topology: &mut Topology, root: &Path) {
     let facts = sysfs::nodes(root);
     let allowed = sysfs::allowed(root);
@@ -28,14 +28,14 @@ fn correct_cpus(topology: &mut Topology, root: &Path) {
         topology.complete_cpus = topology.complete_cpus.union(&present);
     }
     let Some(online) = list("online") else { return };
-    let gone = topology.allowed_cpus.difference(&online);
-    if !gone.is_empty() {
+    let offline = topology.allowed_cpus.difference(&online);
+    if !offline.is_empty() {
         topology.allowed_cpus = topology.allowed_cpus.intersection(&online);
-        topology.notes.push(format!("hwloc shows cpus {gone}, which are offline by /sys: believed /sys"));
+        topology.notes.push(format!("hwloc reports cpus {offline}, which are offline according to /sys: using /sys"));
     }
 }
 
-/// Sizes that hwloc does not know, and cpus that it sees elsewhere.
+/// Adds sizes that hwloc does not report, and corrects the CPUs of nodes.
 fn correct_nodes(topology: &mut Topology, facts: &[NodeFacts]) {
     for node in &mut topology.nodes {
         let Some(fact) = facts.iter().find(|fact| fact.os == node.os) else { continue };
@@ -46,13 +46,13 @@ fn correct_nodes(topology: &mut Topology, facts: &[NodeFacts]) {
         if cpus == node.cpus {
             continue;
         }
-        let (os, seen) = (node.os, &node.cpus);
-        // hwloc gives memory without cpus (CXL, HBM) the cpus that firmware says are near. It keeps its place in the tree,
-        // but the kernel puts no cpu's memory there by itself, and `numactl -N` has no cpus for it.
+        let (os, reported) = (node.os, &node.cpus);
+        // For memory without CPUs (CXL, HBM), hwloc reports the CPUs that the firmware lists as near. The node keeps
+        // its position in the tree, but it is local to no CPU for the kernel, and `numactl -N` has no CPUs for it.
         topology.notes.push(if fact.cpus.is_empty() {
-            format!("memory node {os} has no cpus of its own by /sys; hwloc hangs it where cpus {seen} are")
+            format!("memory node {os} has no cpus in /sys; hwloc attaches it to cpus {reported}")
         } else {
-            format!("hwloc shows cpus {seen} at memory node {os}, /sys {cpus}: believed /sys")
+            format!("hwloc reports cpus {reported} at memory node {os}, /sys {cpus}: using /sys")
         });
         node.cpus = cpus;
     }
@@ -67,7 +67,7 @@ fn add_nodes(topology: &mut Topology, facts: &[NodeFacts], allowed: Option<&Node
     if missing.is_empty() {
         return;
     }
-    let shown = topology.nodes.len();
+    let reported = topology.nodes.len();
     let numbers: NodeSet = missing.iter().map(|fact| fact.os).collect();
     for fact in &missing {
         add_node(topology, fact);
@@ -76,54 +76,55 @@ fn add_nodes(topology: &mut Topology, facts: &[NodeFacts], allowed: Option<&Node
         topology.distances.retain(|matrix| matrix.name.as_deref() != distances.name.as_deref());
         topology.distances.insert(0, distances);
     }
-    let plural = if shown == 1 { "" } else { "s" };
+    let plural = if reported == 1 { "" } else { "s" };
     topology.notes.push(format!(
-        "hwloc shows {shown} memory node{plural}, /sys/devices/system/node {}: believed /sys and added {numbers}",
+        "hwloc reports {reported} memory node{plural}, /sys/devices/system/node {}: using /sys, added {numbers}",
         topology.nodes.len()
     ));
 }
 
 fn add_node(topology: &mut Topology, fact: &NodeFacts) {
     let cpus = fact.cpus.intersection(&topology.allowed_cpus);
-    let place = home(topology, &cpus);
-    topology.objects[place].memory.push(topology.nodes.len());
+    let parent = parent_of_memory(topology, &cpus);
+    topology.objects[parent].memory.push(topology.nodes.len());
     topology.allowed_nodes.insert(fact.os);
     topology.nodes.push(MemoryNode { os: fact.os, cpus, bytes: fact.bytes, subtype: None });
 }
 
-/// A kernel that initialises memory late counts it in /proc/meminfo at once and in the nodes as it goes.
+/// A kernel that initialises memory late counts it in /proc/meminfo immediately, but in the nodes only after its
+/// initialisation.
 fn correct_sizes(topology: &mut Topology, facts: &[NodeFacts], root: &Path) {
     let meminfo = sysfs::read_text(root, "proc/meminfo").unwrap_or_default();
     let Some(total) = sysfs::meminfo_bytes(&meminfo, "MemTotal") else { return };
-    let stated = Bytes(facts.iter().map(|fact| fact.bytes.0).sum());
-    // The two are equal in theory; some pages more or less are not worth a note.
-    if facts.is_empty() || total.0 / 20 * 19 <= stated.0 {
+    let total_of_nodes = Bytes(facts.iter().map(|fact| fact.bytes.0).sum());
+    // The two may differ by a few pages; only a difference of more than 5 % is noted.
+    if facts.is_empty() || total.0 / 20 * 19 <= total_of_nodes.0 {
         return;
     }
-    let mut note = format!("the memory nodes have {stated} by /sys, the machine has {total} by /proc/meminfo");
+    let mut note = format!("the memory nodes have {total_of_nodes} in /sys, the machine has {total} in /proc/meminfo");
     if let ([_], [node]) = (facts, &mut topology.nodes[..]) {
         node.bytes = total;
-        note += ": believed /proc, as there is one node";
+        note += ": using /proc, because there is one node";
     }
     topology.notes.push(note);
 }
 
-/// The object that memory next to these cpus hangs on: where other memory of the same cpus hangs, else the smallest
-/// that has them all; the machine for memory without cpus.
-fn home(topology: &Topology, cpus: &CpuSet) -> usize {
+/// Returns the parent object for memory near these CPUs: the parent of other memory with the same CPUs, else the
+/// smallest object that contains all of them. For memory without CPUs, it is the machine.
+fn parent_of_memory(topology: &Topology, cpus: &CpuSet) -> usize {
     if cpus.is_empty() {
         return 0;
     }
     let twin = topology.nodes.iter().position(|node| node.cpus == *cpus);
     let of_twin = twin.and_then(|twin| topology.objects.iter().position(|object| object.memory.contains(&twin)));
-    let holds_all = topology.objects.iter().enumerate().filter(|(_, object)| {
+    let containing = topology.objects.iter().enumerate().filter(|(_, object)| {
         cpus.is_subset(&object.cpus)
             && matches!(object.kind, ObjectKind::Machine | ObjectKind::Group | ObjectKind::Package)
     });
-    of_twin.or_else(|| holds_all.min_by_key(|(_, object)| object.cpus.len()).map(|(at, _)| at)).unwrap_or(0)
+    of_twin.or_else(|| containing.min_by_key(|(_, object)| object.cpus.len()).map(|(at, _)| at)).unwrap_or(0)
 }
 
-/// The kernel's matrix for these nodes; none where it lacks one of them.
+/// Returns the kernel's distance matrix for these nodes, or `None` if it lacks one of them.
 fn distances(nodes: &[MemoryNode], facts: &[NodeFacts]) -> Option<Distances> {
     let mut order: Vec<NodeId> = nodes.iter().map(|node| node.os).collect();
     order.sort_unstable();
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn fake_nodes_that_hwloc_drops_are_added() {
+    fn fake_nodes_dropped_by_hwloc_are_added() {
         let mut topology = synthetic("package:1 [numa(memory=1GiB)] l3:1 core:4 pu:1");
         let mut files: Vec<(String, String)> =
             (0..8).flat_map(|os| node_files(os, "0-3", 1 << 20, "10 10 10 10 10 10 10 10")).collect();
@@ -172,24 +173,21 @@ mod tests {
         assert_eq!(topology.allowed_nodes.to_string(), "0-6");
         let distances = topology.node_distances().unwrap();
         assert_eq!((distances.nodes.len(), distances.values.clone()), (7, vec![10; 49]));
-        let homes: Vec<&Vec<usize>> =
+        let parents: Vec<&Vec<usize>> =
             topology.objects.iter().map(|object| &object.memory).filter(|m| !m.is_empty()).collect();
-        assert_eq!(homes, [&[0, 1, 2, 3, 4, 5, 6]]);
-        assert_eq!(
-            topology.notes,
-            ["hwloc shows 1 memory node, /sys/devices/system/node 7: believed /sys and added 1-6"]
-        );
+        assert_eq!(parents, [&[0, 1, 2, 3, 4, 5, 6]]);
+        assert_eq!(topology.notes, ["hwloc reports 1 memory node, /sys/devices/system/node 7: using /sys, added 1-6"]);
         model::values::capture::check_topology(&topology).unwrap();
     }
 
     #[test]
-    fn nodes_are_hung_where_their_cpus_are() {
+    fn added_nodes_are_attached_near_their_cpus() {
         let mut topology = synthetic("package:2 [numa(memory=1GiB)] core:2 pu:1");
         let mut files = node_files(0, "0-1", 1 << 20, "10 21 24 24");
         files.extend(node_files(1, "2-3", 1 << 20, "21 10 24 24"));
         files.extend(node_files(4, "", 2 << 20, "24 24 10 24"));
         files.extend(node_files(5, "2-3", 4 << 20, "24 24 24 10"));
-        // Memory that is not there yet, and a folder that is no node.
+        // A node without memory, and a directory that is not a node.
         files.extend(node_files(6, "", 0, "24 24 24 24"));
         files.push(("sys/devices/system/node/nodeX/cpulist".into(), "0".into()));
         with_sysfs(&mut topology, tree(&files).path());
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_initialised_late_is_counted() {
+    fn late_initialised_memory_is_counted() {
         let check = |text: &str, node_kib: &[u64], total_kib: u64, expected: &[u64], note: &str| {
             let mut topology = synthetic(text);
             let node = |os: usize| node_files(os as u32, &format!("{}-{}", 2 * os, 2 * os + 1), node_kib[os], "10 20");
@@ -233,17 +231,17 @@ mod tests {
             &[102_400],
             204_800,
             &[204_800],
-            "have 100MiB by /sys, the machine has 200MiB",
+            "have 100MiB in /sys, the machine has 200MiB",
         );
         check("[numa(memory=100MiB)] core:2 pu:1", &[102_400], 103_000, &[102_400], "");
         check("[numa(memory=100MiB)] core:2 pu:1", &[], 204_800, &[102_400], "");
         let two = "pack:2 [numa(memory=100MiB)] core:2 pu:1";
-        check(two, &[102_400, 102_400], 409_600, &[102_400, 102_400], "the machine has 400MiB by /proc/meminfo");
+        check(two, &[102_400, 102_400], 409_600, &[102_400, 102_400], "the machine has 400MiB in /proc/meminfo");
     }
 
-    /// Seen in the NUMA guest: hwloc showed cpus 4-7 at a node for which /sys and numactl have none.
+    /// Observed in the NUMA guest: hwloc reported CPUs 4-7 at a node for which /sys and numactl list none.
     #[test]
-    fn memory_without_cpus_gets_none_and_stays_where_firmware_puts_it() {
+    fn memory_without_cpus_keeps_its_parent_but_has_no_cpus() {
         let mut topology = synthetic("package:2 [numa(memory=1GiB)] [numa(memory=1GiB)] core:2 pu:1");
         let objects = topology.objects.clone();
         let mut files = node_files(0, "0-1", 1 << 20, "10 20 20 20");
@@ -252,13 +250,13 @@ mod tests {
         assert!(topology.nodes[1].cpus.is_empty());
         assert_eq!(topology.objects, objects);
         assert_eq!(topology.counts().numa_without_cpus, 1);
-        let note = "memory node 1 has no cpus of its own by /sys; hwloc hangs it where cpus 0-1 are";
+        let note = "memory node 1 has no cpus in /sys; hwloc attaches it to cpus 0-1";
         assert_eq!(topology.notes, [note]);
         model::values::capture::check_topology(&topology).unwrap();
     }
 
     #[test]
-    fn a_machine_without_these_files_stays_as_it_is() {
+    fn topology_without_kernel_files_is_unchanged() {
         let mut topology = synthetic("package:2 [numa] core:2 pu:1");
         let before = topology.clone();
         with_sysfs(&mut topology, tree::<&str, &str>(&[]).path());

@@ -1,5 +1,5 @@
-//! The journal: a file with one line of JSON for each setting that was changed, on the disk before the setting is
-//! written. Must not know what the settings are.
+//! Undo journal: a file with one line of JSON per changed setting, synced to disk before the setting is written. Must
+//! not depend on the meaning of settings.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -8,26 +8,25 @@ use std::path::{Path, PathBuf};
 
 use model::values::undo::SettingChange;
 
-/// Its name in the folder of the state.
+/// File name in the state directory.
 const NAME: &str = "undo.journal";
 
-/// The journal in a folder.
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Journal {
-    /// The journal in this folder; neither has to be there.
-    pub(super) fn in_folder(folder: &Path) -> Self {
-        Self { folder: folder.into() }
+    /// Describes the journal in a directory. Neither needs to exist.
+    pub(super) fn in_dir(dir: &Path) -> Self {
+        Self { dir: dir.into() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.join(NAME)
+        self.dir.join(NAME)
     }
 
-    /// What it holds, oldest first; empty where there is none.
+    /// Returns its entries, oldest first, or an empty list if the file does not exist.
     pub(super) fn read(&self) -> io::Result<Vec<SettingChange>> {
         match std::fs::read_to_string(self.path()) {
             Ok(text) => parse(&text).map_err(|why| io::Error::new(ErrorKind::InvalidData, why)),
@@ -36,9 +35,9 @@ impl Journal {
         }
     }
 
-    /// Adds a line. When this comes back the line is on the disk, and so is the file's name.
+    /// Appends a line. On return, the line and the directory entry are synced to disk.
     pub(super) fn add(&self, change: &SettingChange) -> io::Result<()> {
-        make_folder(&self.folder)?;
+        create_dir_synced(&self.dir)?;
         let mut file = OpenOptions::new()
             .append(true)
             .create(true)
@@ -47,22 +46,22 @@ impl Journal {
             .open(self.path())?;
         file.write_all(line(change).as_bytes())?;
         file.sync_all()?;
-        File::open(&self.folder)?.sync_all()
+        File::open(&self.dir)?.sync_all()
     }
 
-    /// Keeps these lines and no others; without any the file goes. Whoever is killed in between leaves the old lines.
-    pub(super) fn keep(&self, changes: &[SettingChange]) -> io::Result<()> {
-        let gone = |error: io::Error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    /// Replaces the entries atomically; removes the file if there are none.
+    pub(super) fn replace(&self, changes: &[SettingChange]) -> io::Result<()> {
+        let ignore_missing = |error: io::Error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) };
         if changes.is_empty() {
-            std::fs::remove_file(self.path()).or_else(gone)?;
+            std::fs::remove_file(self.path()).or_else(ignore_missing)?;
         } else {
-            let partial = self.folder.join("undo.journal-partial");
+            let partial = self.dir.join("undo.journal-partial");
             let mut file = File::create(&partial)?;
             file.write_all(changes.iter().map(line).collect::<String>().as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&partial, self.path())?;
         }
-        File::open(&self.folder).and_then(|folder| folder.sync_all()).or_else(gone)
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).or_else(ignore_missing)
     }
 }
 
@@ -70,23 +69,23 @@ fn line(change: &SettingChange) -> String {
     serde_json::to_string(change).expect("text and numbers are JSON") + "\n"
 }
 
-/// A last line without its end was cut off while it was written: its setting was not changed yet.
+/// Parses the journal. An incomplete last line was interrupted while it was written, before its setting was changed.
 fn parse(text: &str) -> Result<Vec<SettingChange>, String> {
-    let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).enumerate();
-    whole.map(|(at, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))).collect()
+    let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).enumerate();
+    complete.map(|(at, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", at + 1))).collect()
 }
 
-/// Makes a folder and those above it; each new name is on the disk afterwards.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
+/// Creates a directory and its ancestors, and syncs each new directory entry to disk.
+fn create_dir_synced(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
         return Ok(());
     }
-    if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
-        make_folder(above)?;
-        std::fs::create_dir(folder)?;
-        return File::open(above)?.sync_all();
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_dir_synced(parent)?;
+        std::fs::create_dir(dir)?;
+        return File::open(parent)?.sync_all();
     }
-    std::fs::create_dir(folder)
+    std::fs::create_dir(dir)
 }
 
 #[cfg(test)]
@@ -107,22 +106,22 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_added_kept_and_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let journal = Journal::in_folder(&folder.path().join("a/b"));
+    fn entries_are_added_replaced_and_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::in_dir(&dir.path().join("a/b"));
         assert_eq!(journal.read().unwrap(), []);
-        journal.keep(&[]).unwrap();
+        journal.replace(&[]).unwrap();
         journal.add(&change("1")).unwrap();
         journal.add(&change("2")).unwrap();
         assert_eq!(journal.read().unwrap(), [change("1"), change("2")]);
-        journal.keep(&[change("2")]).unwrap();
+        journal.replace(&[change("2")]).unwrap();
         assert_eq!(journal.read().unwrap(), [change("2")]);
-        journal.keep(&[]).unwrap();
+        journal.replace(&[]).unwrap();
         assert!(!journal.path().exists());
     }
 
     #[test]
-    fn a_cut_last_line_is_none_and_a_broken_one_is_named() {
+    fn truncated_last_line_is_ignored_and_an_invalid_line_is_reported() {
         let whole = line(&change("1"));
         for cut in 0..whole.len() {
             assert_eq!(parse(&format!("{whole}{}", &whole[..cut])), Ok(vec![change("1")]), "cut at {cut}");

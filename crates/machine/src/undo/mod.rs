@@ -1,6 +1,5 @@
-//! Changed settings and how they come back: journal first, change second, read back; put back in reverse order when the
-//! run ends, however it ends. After kill -9 or a loss of power the journal is left, and [`restore`] works from it.
-//! Must not know which settings make a machine quiet.
+//! Changes and restores settings: journals the old value, writes and verifies the new one, and restores all in reverse
+//! order when the run ends. After SIGKILL or a power failure, [`restore`] uses the journal. Must not choose settings.
 
 mod journal;
 mod target;
@@ -17,89 +16,89 @@ pub use self::target::{ABSENT, OFF, ON, THERE};
 pub(crate) use self::target::{PAUSED, RUNNING, process, read, write};
 use crate::sysfs;
 
-/// Where settings are and where it is kept what was changed.
+/// Location of the settings and of the journal of changes.
 #[derive(Clone, Debug)]
 pub struct SettingsRoot {
     /// `/`, or a recorded tree.
     pub root: PathBuf,
-    /// The folder of the journal.
+    /// Directory of the journal.
     pub state: PathBuf,
 }
 
-/// The folder, in that of the journal, where each process that expands a program's memory has a journal of its own: there
-/// may be several at once, and while any other run.
+/// Subdirectory of the state directory with a separate journal for each process that expands a program's memory,
+/// because several of them may run concurrently with each other and with a measurement.
 const EXPANSIONS: &str = "expand";
 
 impl SettingsRoot {
-    /// A site for this process alone.
+    /// Returns the location with a separate journal for this process.
     #[must_use]
     pub fn own(&self) -> Self {
         let pid = std::process::id();
-        let began = process(Path::new("/"), pid).map_or(0, |(_, began)| began);
-        Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{began}")) }
+        let started = process(Path::new("/"), pid).map_or(0, |(_, started)| started);
+        Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{started}")) }
     }
 
-    /// The sites of all other processes that have one of their own, alive or not.
-    fn beside(&self) -> Vec<Self> {
-        let Some(folder) = self.state.parent().filter(|folder| folder.ends_with(EXPANSIONS)) else { return Vec::new() };
-        let sites = sysfs::names(folder).into_iter().map(|name| folder.join(name)).filter(|state| *state != self.state);
+    /// Returns the locations of all other processes with a separate journal, running or not.
+    fn siblings(&self) -> Vec<Self> {
+        let Some(dir) = self.state.parent().filter(|dir| dir.ends_with(EXPANSIONS)) else { return Vec::new() };
+        let sites = sysfs::names(dir).into_iter().map(|name| dir.join(name)).filter(|state| *state != self.state);
         sites.map(|state| Self { root: self.root.clone(), state }).collect()
     }
 
-    /// What those have journalled; what cannot be read says nothing.
-    fn changes_beside(&self) -> impl Iterator<Item = SettingChange> {
-        self.beside().into_iter().flat_map(|site| Journal::in_folder(&site.state).read()).flatten()
+    /// Returns the changes in the journals of those processes. Unreadable journals are ignored.
+    fn sibling_changes(&self) -> impl Iterator<Item = SettingChange> {
+        self.siblings().into_iter().flat_map(|site| Journal::in_dir(&site.state).read()).flatten()
     }
 
-    /// The sites of processes that are gone.
+    /// Returns the locations of processes that have ended.
     fn abandoned(&self) -> Vec<Self> {
-        let folder = self.state.join(EXPANSIONS);
+        let dir = self.state.join(EXPANSIONS);
         let is_alive = |name: &str| {
-            let (pid, began) = name.split_once('-')?;
-            let (pid, began): (u32, u64) = (pid.parse().ok()?, began.parse().ok()?);
-            Some(process(Path::new("/"), pid).is_some_and(|(state, since)| since == began && state != 'Z'))
+            let (pid, started) = name.split_once('-')?;
+            let (pid, started): (u32, u64) = (pid.parse().ok()?, started.parse().ok()?);
+            Some(process(Path::new("/"), pid).is_some_and(|(state, start)| start == started && state != 'Z'))
         };
-        let names = sysfs::names(&folder).into_iter().filter(|name| is_alive(name) == Some(false));
-        names.map(|name| Self { root: self.root.clone(), state: folder.join(name) }).collect()
+        let names = sysfs::names(&dir).into_iter().filter(|name| is_alive(name) == Some(false));
+        names.map(|name| Self { root: self.root.clone(), state: dir.join(name) }).collect()
     }
 }
 
 /// A setting that could not be changed, or a journal that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeError {
-    /// What, on what, and the kernel's answer.
+    /// Operation, object and cause.
     pub what: String,
     pub hint: String,
-    /// Whether it was a matter of permission.
+    /// Whether the cause was a missing permission.
     pub not_permitted: bool,
 }
 
-/// Settings that are changed while this lives. Dropping it puts them back, as [`AppliedSettings::restore`] does.
+/// Changed settings. Dropping this restores them, like [`AppliedSettings::restore`].
 #[derive(Debug)]
 pub struct AppliedSettings {
     site: SettingsRoot,
     journal: Journal,
     changes: Vec<SettingChange>,
-    /// What asks the kernel for something for as long as it is open; nothing of it is left when we are gone.
+    /// Files whose settings apply as long as they are open; the kernel reverts them when this process ends.
     held: Vec<File>,
 }
 
 impl AppliedSettings {
-    /// Nothing is changed yet. Fails while a journal of an interrupted run is left.
+    /// Begins without changes. Fails if the journal of an interrupted run exists.
     pub fn begin(site: &SettingsRoot) -> Result<Self, ChangeError> {
-        let journal = Journal::in_folder(&site.state);
-        let left = read_journal(&journal)?;
-        if !left.is_empty() {
+        let journal = Journal::in_dir(&site.state);
+        let pending = read_journal(&journal)?;
+        if !pending.is_empty() {
             return Err(ChangeError {
-                what: format!("{} has what an interrupted run left changed", journal.path().display()),
-                hint: "nearfar restore puts it back".into(),
+                what: format!("an interrupted run has not restored its settings: {}", journal.path().display()),
+                hint: "restore them with nearfar restore".into(),
                 not_permitted: false,
             });
         }
         Ok(Self { site: site.clone(), journal, changes: Vec::new(), held: Vec::new() })
     }
 
-    /// The root under which the settings are.
+    /// The root directory of the settings.
     pub fn root(&self) -> &Path {
         &self.site.root
     }
@@ -108,9 +107,9 @@ impl AppliedSettings {
         !self.changes.is_empty() || !self.held.is_empty()
     }
 
-    /// Writes a value, with the old one in the journal before. Gives the old value; none where it had the new one.
+    /// Journals the old value and writes the new one. Returns the old value, or `None` if it equals the new one.
     pub fn set(&mut self, setting: &str, target: SettingTarget, new: &str) -> Result<Option<String>, ChangeError> {
-        let old = self.found(setting, &target)?;
+        let old = self.current(setting, &target)?;
         if old == new {
             return Ok(None);
         }
@@ -133,14 +132,14 @@ impl AppliedSettings {
         match read(&self.site.root, &change.target) {
             CurrentValue::Value(value) if value == new => Ok(Some(old)),
             other => {
-                let why = format!("the kernel took it, but reads back {}", shown(&other));
+                let why = format!("the kernel accepted it, but reports {}", shown(&other));
                 Err(refused(setting, &change.target, &format!("write {new} to"), &why, false))
             }
         }
     }
 
-    /// As [`AppliedSettings::set`], for what several of our processes need at once: where another of them has written the value,
-    /// this one journals that change too, so that the last of them puts it back, whoever that is.
+    /// Like [`AppliedSettings::set`], for a value that several processes of this program need concurrently: if another
+    /// one has written the value, this one journals the same change, so that the last process to end restores it.
     pub fn set_together(
         &mut self,
         setting: &str,
@@ -149,9 +148,9 @@ impl AppliedSettings {
     ) -> Result<Option<String>, ChangeError> {
         let is_same = |change: &SettingChange| change.target == target && change.new == new;
         let boot = boot_id(&self.site.root);
-        let theirs = self.site.changes_beside().find(|change| is_same(change) && change.boot == boot);
-        let there = read(&self.site.root, &target) == CurrentValue::Value(new.into());
-        match theirs.filter(|_| there) {
+        let shared = self.site.sibling_changes().find(|change| is_same(change) && change.boot == boot);
+        let is_set = read(&self.site.root, &target) == CurrentValue::Value(new.into());
+        match shared.filter(|_| is_set) {
             Some(change) => {
                 self.journal.add(&change).map_err(|error| cannot_write(&self.journal, &error))?;
                 self.changes.push(change);
@@ -161,15 +160,15 @@ impl AppliedSettings {
         }
     }
 
-    /// Journals values of which some may be written later, again and again, without the journal: a value that changes with
-    /// every trial would else cost a write to the disk each time. Gives the value that was found.
+    /// Journals values in advance, so that they can be written repeatedly later: a value that changes with every trial
+    /// would otherwise need a disk write each time. Returns the current value.
     pub(crate) fn journal_values(
         &mut self,
         setting: &str,
         target: SettingTarget,
         values: &[String],
     ) -> Result<String, ChangeError> {
-        let old = self.found(setting, &target)?;
+        let old = self.current(setting, &target)?;
         let mut values = values.iter().filter(|value| **value != old);
         if let Some(new) = values.next() {
             let boot = boot_id(&self.site.root);
@@ -182,111 +181,112 @@ impl AppliedSettings {
         Ok(old)
     }
 
-    fn found(&self, setting: &str, target: &SettingTarget) -> Result<String, ChangeError> {
+    fn current(&self, setting: &str, target: &SettingTarget) -> Result<String, ChangeError> {
         match read(&self.site.root, target) {
             CurrentValue::Value(old) => Ok(old),
-            CurrentValue::Gone => Err(refused(setting, target, "read", &"it is not there any more", false)),
+            CurrentValue::Gone => Err(refused(setting, target, "read", &"it no longer exists", false)),
             CurrentValue::Unreadable(why) => Err(refused(setting, target, "read", &why, false)),
         }
     }
 
-    /// Keeps a file open as long as the settings are changed.
+    /// Keeps a file open until the settings are restored.
     pub(crate) fn hold(&mut self, file: File) {
         self.held.push(file);
     }
 
-    /// Puts everything back, the last change first, and says what became of each. What could not be put back stays in
-    /// the journal.
+    /// Restores all settings, the last change first, and returns the result of each. Changes that cannot be restored
+    /// remain in the journal.
     pub fn restore(mut self) -> Vec<Restored> {
-        self.back()
+        self.restore_all()
     }
 
-    fn back(&mut self) -> Vec<Restored> {
+    fn restore_all(&mut self) -> Vec<Restored> {
         self.held.clear();
         let changes = std::mem::take(&mut self.changes);
         if changes.is_empty() {
             return Vec::new();
         }
-        settle(&self.site, &self.journal, &changes, false)
+        restore_changes(&self.site, &self.journal, &changes, false)
     }
 }
 
 impl Drop for AppliedSettings {
     fn drop(&mut self) {
-        // Whoever wants to know calls put_back; what is not back is in the journal.
-        let _ = self.back();
+        // Callers that need the results call `restore`. Changes that are not restored remain in the journal.
+        let _ = self.restore_all();
     }
 }
 
-/// What an interrupted run left changed and what is still so, oldest first.
+/// Returns the changes of interrupted runs that are still in effect, oldest first.
 pub fn pending(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
     let boot = boot_id(&site.root);
-    let mut changes = read_journal(&Journal::in_folder(&site.state))?;
+    let mut changes = read_journal(&Journal::in_dir(&site.state))?;
     for abandoned in site.abandoned() {
-        changes.extend(read_journal(&Journal::in_folder(&abandoned.state))?);
+        changes.extend(read_journal(&Journal::in_dir(&abandoned.state))?);
     }
     changes.retain(|change| {
-        let step = restore_action(change, &read(&site.root, &change.target), boot.as_deref(), false);
+        let action = restore_action(change, &read(&site.root, &change.target), boot.as_deref(), false);
         !matches!(
-            step,
+            action,
             RestoreAction::Nothing(RestoreStatus::AlreadyRestored | RestoreStatus::Restarted | RestoreStatus::Ended)
         )
     });
     Ok(changes)
 }
 
-/// Puts back what the journal has, the last change first. `force` also writes over what somebody else has set since.
+/// Restores the changes in the journal, the last one first. `force` also overwrites values that another program has set
+/// since.
 pub fn restore(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let mut restored = restore_one(site, force)?;
     for abandoned in site.abandoned() {
         restored.extend(restore_one(&abandoned, force)?);
-        // Stays as long as there is something in it.
+        // Fails while the directory is not empty.
         let _ = std::fs::remove_dir(&abandoned.state);
     }
     Ok(restored)
 }
 
 fn restore_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
-    let journal = Journal::in_folder(&site.state);
+    let journal = Journal::in_dir(&site.state);
     let changes = read_journal(&journal)?;
     if changes.is_empty() {
-        // A line that was cut off while it was written may be there.
+        // Removes a journal that contains only an interrupted line.
         forget_one(site)?;
     }
-    Ok(settle(site, &journal, &changes, force))
+    Ok(restore_changes(site, &journal, &changes, force))
 }
 
-/// Empties the journal, whatever is still changed.
+/// Deletes the journal without restoring the changes.
 pub fn forget(site: &SettingsRoot) -> Result<(), ChangeError> {
     for abandoned in site.abandoned() {
         forget_one(&abandoned)?;
-        let _ = std::fs::remove_dir(&abandoned.state); // there may be more in it
+        let _ = std::fs::remove_dir(&abandoned.state); // fails if it contains other files
     }
     forget_one(site)
 }
 
 fn forget_one(site: &SettingsRoot) -> Result<(), ChangeError> {
-    let journal = Journal::in_folder(&site.state);
+    let journal = Journal::in_dir(&site.state);
     if !journal.path().exists() {
         return Ok(());
     }
-    journal.keep(&[]).map_err(|error| cannot_write(&journal, &error))
+    journal.replace(&[]).map_err(|error| cannot_write(&journal, &error))
 }
 
-fn settle(site: &SettingsRoot, journal: &Journal, changes: &[SettingChange], force: bool) -> Vec<Restored> {
+fn restore_changes(site: &SettingsRoot, journal: &Journal, changes: &[SettingChange], force: bool) -> Vec<Restored> {
     let boot = boot_id(&site.root);
     let restored: Vec<Restored> =
         changes.iter().rev().map(|change| undo(site, changes, change, boot.as_deref(), force)).collect();
-    let open = restored.iter().rev().filter(|restored| !restored.is_settled());
-    let open: Vec<SettingChange> = open.map(|restored| restored.change.clone()).collect();
+    let unsettled = restored.iter().rev().filter(|restored| !restored.is_settled());
+    let unsettled: Vec<SettingChange> = unsettled.map(|restored| restored.change.clone()).collect();
     if !changes.is_empty() {
-        // A journal that is too long does no harm: what it has is found as it was.
-        let _ = journal.keep(&open);
+        // Errors are ignored: entries that are already restored do no harm.
+        let _ = journal.replace(&unsettled);
     }
     restored
 }
 
-/// Undoes one of these changes.
+/// Restores one of `changes`.
 fn undo(
     site: &SettingsRoot,
     changes: &[SettingChange],
@@ -297,7 +297,7 @@ fn undo(
     let root = site.root.as_path();
     let outcome = match restore_action(change, &read(root, &change.target), boot, force) {
         RestoreAction::Nothing(outcome) => outcome,
-        // What is swapped of programs that still run in a small group would not fit when it came back.
+        // The swapped memory of programs that still run might not fit into the DRAM limit of their cgroup.
         RestoreAction::Write
             if matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. })
                 && has_group(root, changes) =>
@@ -312,7 +312,7 @@ fn undo(
             Ok(()) => match read(root, &change.target) {
                 CurrentValue::Value(value) if value == change.old => RestoreStatus::Restored,
                 other => RestoreStatus::Failed {
-                    why: format!("the kernel took it, but reads back {}", shown(&other)),
+                    why: format!("the kernel accepted it, but reports {}", shown(&other)),
                     not_permitted: false,
                 },
             },
@@ -321,38 +321,38 @@ fn undo(
     Restored { change: change.clone(), outcome }
 }
 
-/// Whether a group that was made with these changes is still there.
+/// Returns whether a cgroup that was created in these changes still exists.
 fn has_group(root: &Path, changes: &[SettingChange]) -> bool {
     let groups = changes.iter().map(|change| &change.target).filter(|target| matches!(target, SettingTarget::Group(_)));
     groups.into_iter().any(|group| read(root, group) == CurrentValue::Value(THERE.into()))
 }
 
-/// Whether somebody else needs it as it is by now: a file's value another process of ours, which has journalled the same change
-/// and puts it back later.
+/// Returns whether the changed value is still needed: a controller by other cgroups, or a file by another process of
+/// this program that has journalled the same change and will restore it.
 fn is_needed(site: &SettingsRoot, changes: &[SettingChange], change: &SettingChange) -> bool {
     match &change.target {
-        SettingTarget::Controller { group, .. } => is_bounding(&site.root, changes, group),
-        SettingTarget::File(_) => site.changes_beside().any(|other| other == *change),
+        SettingTarget::Controller { group, .. } => limits_others(&site.root, changes, group),
+        SettingTarget::File(_) => site.sibling_changes().any(|other| other == *change),
         _ => false,
     }
 }
 
-/// Whether the controller bounds somebody else: another program of ours, or a group that somebody has bounded since. Taking
-/// it away would take the bound away.
-fn is_bounding(root: &Path, changes: &[SettingChange], group: &str) -> bool {
-    let is_bounded = |path: &str| sysfs::read_text(root, &format!("{path}/memory.max")).is_ok_and(|max| max != "max");
+/// Returns whether the controller limits other cgroups: of another expansion, or of another program that has set a
+/// limit since. Disabling the controller would remove the limit.
+fn limits_others(root: &Path, changes: &[SettingChange], group: &str) -> bool {
+    let is_limited = |path: &str| sysfs::read_text(root, &format!("{path}/memory.max")).is_ok_and(|max| max != "max");
     let below = sysfs::names(&root.join(group)).into_iter().map(|name| (format!("{group}/{name}"), name));
     let mut others =
         below.filter(|(path, _)| !changes.iter().any(|change| change.target == SettingTarget::Group(path.clone())));
-    others.any(|(path, name)| root.join(&path).is_dir() && (name.starts_with(GROUP_PREFIX) || is_bounded(&path)))
+    others.any(|(path, name)| root.join(&path).is_dir() && (name.starts_with(GROUP_PREFIX) || is_limited(&path)))
 }
 
 fn boot_id(root: &Path) -> Option<String> {
     sysfs::read_text(root, "proc/sys/kernel/random/boot_id").ok()
 }
 
-pub(crate) fn shown(present: &CurrentValue) -> String {
-    match present {
+pub(crate) fn shown(current: &CurrentValue) -> String {
+    match current {
         CurrentValue::Value(value) => value.clone(),
         CurrentValue::Gone => "nothing".into(),
         CurrentValue::Unreadable(why) => why.clone(),
@@ -362,14 +362,14 @@ pub(crate) fn shown(present: &CurrentValue) -> String {
 fn read_journal(journal: &Journal) -> Result<Vec<SettingChange>, ChangeError> {
     journal.read().map_err(|error| ChangeError {
         what: format!("cannot read the journal of changed settings {}: {error}", journal.path().display()),
-        hint: "each line has a file, its old and its new value: put them back by hand and remove the file".into(),
+        hint: "restore the old value of each line by hand, then remove the file".into(),
         not_permitted: target::is_permission(&error),
     })
 }
 
 fn cannot_write(journal: &Journal, error: &std::io::Error) -> ChangeError {
     let not_permitted = target::is_permission(error);
-    let hint = if not_permitted { "settings are changed by root" } else { "NEARFAR_STATE names another folder for it" };
+    let hint = if not_permitted { "run as root" } else { "set NEARFAR_STATE to another directory" };
     ChangeError {
         what: format!("cannot write the journal of changed settings {}: {error}", journal.path().display()),
         hint: hint.into(),
@@ -385,18 +385,15 @@ fn refused(
     not_permitted: bool,
 ) -> ChangeError {
     let instead = match target {
-        SettingTarget::Banned { .. } => "--quieten irqbalance pauses it instead".into(),
+        SettingTarget::Banned { .. } => "pause it with --quieten irqbalance".into(),
         SettingTarget::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
         SettingTarget::Swap { .. } | SettingTarget::Group(_) | SettingTarget::Controller { .. } => {
-            "run it without a budget of DRAM".into()
+            "run without a DRAM limit".into()
         }
         _ => format!("leave {setting} out of --quieten"),
     };
-    let hint = if not_permitted {
-        format!("settings are changed by root, and not in every container; or {instead}")
-    } else {
-        instead
-    };
+    let hint =
+        if not_permitted { format!("run as root, not in a restricted container, or {instead}") } else { instead };
     ChangeError { what: format!("{setting}: cannot {verb} {target}: {why}"), hint, not_permitted }
 }
 

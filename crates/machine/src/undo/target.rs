@@ -1,6 +1,6 @@
-//! Reading and writing what holds a setting's value: a file of the kernel, or a process that can be paused. A process
-//! is paused by SIGSTOP: that needs no service manager, loses nothing of what the process knows, and is undone by one
-//! signal; irqbalance's list of what it leaves alone; swap on a loop device; a cgroup, and what it gives those below it. Must not know the journal.
+//! Reads and writes the values of settings: kernel files, processes to pause, irqbalance's ignored interrupts, swap on
+//! loop devices, cgroups and their controllers. Processes are paused by SIGSTOP, which needs no service manager,
+//! preserves their state and is undone by one signal. Must not depend on the journal.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -12,22 +12,22 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{cgroup, irqbalance, swap, sysfs};
 
-/// The value of a process that runs.
+/// Value of a running process.
 pub(crate) const RUNNING: &str = "running";
-/// The value of a process that was paused.
+/// Value of a paused process.
 pub(crate) const PAUSED: &str = "paused";
 
-/// The value of swap that is used.
+/// Value of swap or a controller in use.
 pub const ON: &str = "on";
-/// The value of swap that is not.
+/// Value of swap or a controller not in use.
 pub const OFF: &str = "off";
-/// The value of a group that is there.
+/// Value of an existing cgroup.
 pub const THERE: &str = "there";
-/// The value of one that is not.
+/// Value of a cgroup that does not exist.
 pub const ABSENT: &str = "absent";
 
-/// A signal to stop or to go on takes effect when the process is next on a cpu.
-const SIGNAL_TIME: Duration = Duration::from_secs(2);
+/// Timeout for SIGSTOP and SIGCONT, which take effect when the process is next scheduled.
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
     match target {
@@ -37,16 +37,16 @@ pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
             Err(error) => CurrentValue::Unreadable(error.to_string()),
         },
         SettingTarget::Process { pid, started } => match process(root, *pid) {
-            Some((state, began)) if began == *started && state != 'Z' && state != 'X' => {
+            Some((state, start)) if start == *started && state != 'Z' && state != 'X' => {
                 CurrentValue::Value(if state == 'T' { PAUSED } else { RUNNING }.into())
             }
             _ => CurrentValue::Gone,
         },
         SettingTarget::Banned { pid, started } => match process(root, *pid) {
-            Some(('T', began)) if began == *started => {
-                CurrentValue::Unreadable("it is paused and does not answer".into())
+            Some(('T', start)) if start == *started => {
+                CurrentValue::Unreadable("irqbalance is paused and does not respond".into())
             }
-            Some((_, began)) if began == *started && root == Path::new("/") => irqbalance::banned(*pid)
+            Some((_, start)) if start == *started && root == Path::new("/") => irqbalance::banned(*pid)
                 .map_or_else(|error| CurrentValue::Unreadable(error.to_string()), CurrentValue::Value),
             _ => CurrentValue::Gone,
         },
@@ -65,26 +65,26 @@ pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
     }
 }
 
-/// Whether this file, and not another that has the device by now, is swapped to.
+/// Returns whether the device is in use as swap and still backed by this file.
 fn swap_is_on(root: &Path, device: &str, backing: &str) -> io::Result<bool> {
     let device = Path::new(device);
     Ok(swap::backing(root, device).as_deref() == Some(backing) && swap::is_on(root, device)?)
 }
 
-/// Makes or takes away a group; one with processes in it cannot go.
+/// Creates or removes a cgroup; it cannot be removed while it contains processes.
 fn write_group(root: &Path, path: &str, value: &str) -> io::Result<()> {
-    let folder = root.join(path);
+    let dir = root.join(path);
     if value == THERE {
-        return std::fs::create_dir(folder);
+        return std::fs::create_dir(dir);
     }
-    std::fs::remove_dir(&folder).map_err(|error| match cgroup::processes(&folder).first() {
+    std::fs::remove_dir(&dir).map_err(|error| match cgroup::processes(&dir).first() {
         Some(pid) => io::Error::other(format!("process {pid} is still in it; end it first")),
         None => error,
     })
 }
 
-/// Has a group give a controller to those below it, or not any more. The kernel takes `+memory` and shows `memory`; the plain
-/// file of a recorded tree has to be written as it is shown.
+/// Enables or disables a controller for the children of a cgroup. The kernel accepts `+memory` and reports `memory`;
+/// the plain file of a recorded tree must be written in the form in which it is read.
 fn write_controller(root: &Path, group: &str, name: &str, on: bool) -> io::Result<()> {
     let path = format!("{group}/{}", cgroup::CONTROL);
     if root == Path::new("/") {
@@ -92,19 +92,19 @@ fn write_controller(root: &Path, group: &str, name: &str, on: bool) -> io::Resul
     }
     let text = sysfs::read_text(root, &path)?;
     let others = text.split_whitespace().filter(|word| *word != name);
-    let shown: Vec<&str> = others.chain(on.then_some(name)).collect();
-    write_file(root, &path, &shown.join(" "))
+    let names: Vec<&str> = others.chain(on.then_some(name)).collect();
+    write_file(root, &path, &names.join(" "))
 }
 
-/// State and start of a process, in ticks since boot; none when it is gone.
+/// Returns the state of a process and its start in ticks since boot, or `None` if it has ended.
 pub(crate) fn process(root: &Path, pid: u32) -> Option<(char, u64)> {
     let text = sysfs::read_text(root, &format!("proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold spaces and parentheses; the state behind it is field 3 of proc(5), the start 22.
+    // The name in parentheses may contain spaces and parentheses; proc(5) numbers the state after it 3, the start 22.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some((fields.first()?.chars().next()?, fields.get(22 - 3)?.parse().ok()?))
 }
 
-/// Writes a value. That the kernel took it is seen by reading it back.
+/// Writes a value. The caller must read it back to check that the kernel has accepted it.
 pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Result<()> {
     match target {
         SettingTarget::File(path) => write_file(root, path, value),
@@ -116,13 +116,13 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
         SettingTarget::Group(path) => write_group(root, path, value),
         SettingTarget::Controller { group, name } => write_controller(root, group, name, value == ON),
         SettingTarget::Process { pid, .. } => {
-            // A recorded tree has no processes, and its numbers belong to somebody else here.
+            // A recorded tree has no processes, and its PIDs belong to other processes on this machine.
             if root != Path::new("/") {
                 return Err(io::Error::from(ErrorKind::Unsupported));
             }
-            let whom = i32::try_from(*pid).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
-            kill_process(whom, if value == PAUSED { Signal::STOP } else { Signal::CONT })?;
-            let end = Instant::now() + SIGNAL_TIME;
+            let process = i32::try_from(*pid).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidInput)?;
+            kill_process(process, if value == PAUSED { Signal::STOP } else { Signal::CONT })?;
+            let end = Instant::now() + SIGNAL_TIMEOUT;
             while read(root, target) != CurrentValue::Value(value.into()) && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -133,18 +133,18 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
 
 fn write_file(root: &Path, path: &str, value: &str) -> io::Result<()> {
     let path = root.join(path);
-    // Never created: a setting that is not there is not ours to make.
+    // Never created: a missing file means that the setting does not exist.
     let mut file = OpenOptions::new().write(true).open(&path)?;
     if root == Path::new("/") {
         return file.write_all(value.as_bytes());
     }
-    // The kernel takes a value at once or not at all; the plain file of a recorded tree has to be replaced for that.
+    // The kernel writes values atomically; the plain file of a recorded tree must be replaced to have the same effect.
     let partial = path.with_extension("partial");
     std::fs::write(&partial, value)?;
     std::fs::rename(partial, path)
 }
 
-/// Whether root, or another container, would have been allowed to.
+/// Returns whether the error means a missing permission, which root or another container may have.
 pub(super) fn is_permission(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }

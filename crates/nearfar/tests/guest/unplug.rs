@@ -60,7 +60,7 @@ fn cpu_unplugged_during_a_trial_makes_it_invalid() {
         assert_eq!(job.step(name).status, 4, "measured, but no trial is valid: {}", job.text(name));
         let trials = job.trials(name);
         assert_eq!(trials.len(), 3, "repeated in its block");
-        assert_invalid(&trials[2], "cannot sit on cpu 3");
+        assert_invalid(&trials[2], "cannot set the affinity to CPU 3");
     }
     assert_invalid(&job.trials("during")[0], "but was pinned to 3");
     assert_invalid(&job.trials("during-kernel")[0], "a thread pinned to CPU 3 had mask 3 and ran on 3 and ");

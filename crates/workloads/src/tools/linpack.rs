@@ -77,7 +77,7 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
     let matrix = Bytes((n as u64).pow(2) * size_of::<f64>() as u64);
     // HPL would skip the test and mention that only in its output.
     let too_large = |error| Failure::Unavailable(format!("n = {n}: {error}"));
-    machine::memory::check_room(matrix, &MemoryPolicy::Kernel).map_err(too_large)?;
+    machine::memory::check_available(matrix, &MemoryPolicy::Kernel).map_err(too_large)?;
     let (rows, columns) = grid(job.threads);
     let mut words: Vec<String> = Vec::new();
     if job.threads > 1 {
