@@ -121,7 +121,7 @@ fn stored_names_are_unchanged() {
     let trial = list![
         model::values::trial::Trial,
         model::values::trial::Role,
-        model::values::trial::Outcome,
+        model::values::trial::TrialOutcome,
         model::values::trial::Sample,
         model::values::trial::TrialStatus,
         model::values::trial::Verdict,

@@ -6,7 +6,7 @@ use crate::analysis::finding::VerdictCounts;
 use crate::placements::placement::Placement;
 use crate::values::capture::Capture;
 use crate::values::plan::Plan;
-use crate::values::trial::{Grade, Outcome, Trial, TrialStatus, Verdict, short_hash};
+use crate::values::trial::{Grade, Trial, TrialOutcome, TrialStatus, Verdict, short_hash};
 use crate::values::workload::Better;
 
 /// Identifies a run: a short hash.
@@ -142,7 +142,7 @@ pub struct TrialRecord {
     /// Position in the order of the run, from 0.
     pub position: u32,
     pub trial: Trial,
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     pub verdict: Verdict,
 }
 

@@ -11,7 +11,7 @@ use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
 use crate::values::trial::{
-    DeviceInterrupt, Evidence, Outcome, Sample, Trial, TrialId, TrialStatus, Verdict, short_hash,
+    DeviceInterrupt, Evidence, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash,
 };
 use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
@@ -262,7 +262,7 @@ impl Redaction {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome) -> Outcome {
+    fn outcome(&mut self, outcome: &TrialOutcome) -> TrialOutcome {
         let status = match &outcome.status {
             TrialStatus::Completed => TrialStatus::Completed,
             TrialStatus::Failed(why) => {
@@ -275,7 +275,7 @@ impl Redaction {
             TrialStatus::Unavailable(why) => TrialStatus::Unavailable(self.words.sentence(why)),
         };
         let samples = outcome.samples.iter();
-        Outcome {
+        TrialOutcome {
             status,
             samples: samples
                 .map(|sample| Sample { series: self.words.made(&sample.series), value: sample.value })
