@@ -6,10 +6,10 @@ use std::fmt;
 use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
 use model::analysis::size::{SizeAnswer, SizePoint};
 use model::placements::candidates::MemoryChoice;
-use model::placements::placement::MemoryPolicy;
 use model::stats::racing::{self, Lap, RankClaim};
 use model::stats::statistics::Interval;
 use model::values::id_set::{NodeId, NodeSet};
+use model::values::placement::MemoryPolicy;
 use model::values::settings::{Fact, FactValue};
 use model::values::trial::{Evidence, TrialStatus};
 use model::values::undo::{RestoreStatus, Restored, SettingChange, SettingTarget, TunedSetting};
@@ -106,10 +106,10 @@ fn stored_names_are_unchanged() {
         model::stats::racing::ConfirmResult,
         model::placements::candidates::Stages,
         model::placements::candidates::MemoryChoice,
-        model::placements::placement::Placement,
-        model::placements::placement::MemoryPolicy,
-        model::placements::placement::Route,
-        model::placements::placement::DramBudget,
+        model::values::placement::Placement,
+        model::values::placement::MemoryPolicy,
+        model::values::placement::Route,
+        model::values::placement::DramBudget,
         model::values::workload::WorkloadSpec,
         model::values::workload::ParameterSpec,
         model::values::workload::ParameterKind,

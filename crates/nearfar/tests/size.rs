@@ -121,7 +121,10 @@ fn who_is_not_root_is_told_what_is_lacking() {
     };
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(5), "{said}");
-    assert!(said.contains("needs root, to create a cgroup and swap (missing: CAP_SYS_ADMIN, CAP_DAC_OVERRIDE"), "{said}");
+    assert!(
+        said.contains("needs root, to create a cgroup and swap (missing: CAP_SYS_ADMIN, CAP_DAC_OVERRIDE"),
+        "{said}"
+    );
     assert!(said.contains("hint: use sudo nearfar expand ..., or add the capabilities CAP_SYS_ADMIN"), "{said}");
     let doctor = deprived(&place, &nobody, &["doctor"]).expect("as before");
     let said = text(&doctor.stdout);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 #[cfg(feature = "parquet")]
 use std::ops::ControlFlow;
 
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::{RunId, TrialRecord};
 use model::values::trial::{Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash};
 use model::values::units::Nanos;

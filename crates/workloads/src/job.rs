@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
 use model::values::units::Nanos;
 use model::values::workload::Parameters;

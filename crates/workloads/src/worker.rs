@@ -64,8 +64,8 @@ fn check_threads(job: &TrialContext, exactly: Option<usize>, name: &str) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use model::placements::placement::Placement;
     use model::values::id_set::{CpuId, NodeId};
+    use model::values::placement::Placement;
     use model::values::trial::{CpuTime, FarMemory, Role, Sample, ThreadBinding, TrialId, TrialStatus};
     use model::values::units::Nanos;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use model::placements::candidates::{SearchSpace, Stages, Threads, candidates};
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::topology::{ObjectKind, Topology};
 
 use crate::noise::Random;

@@ -14,8 +14,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::child::{self, Exit, LaunchError, Migrations, SpawnSpec};
 use machine::interrupt::{InterruptMonitor, RouteError, Routes};
-use model::placements::placement::{MemoryPolicy, refused_memory};
+use model::placements::placement::refused_memory;
 use model::values::id_set::CpuSet;
+use model::values::placement::MemoryPolicy;
 use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, Runner, TrialContext, with_hint, worker};

@@ -9,8 +9,8 @@ pub use fault::Faults;
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::Route;
 use model::values::id_set::{CpuSet, NodeId};
+use model::values::placement::Route;
 use model::values::plan::stream;
 use model::values::topology::Topology;
 use model::values::trial::{

@@ -198,7 +198,7 @@ impl CurveSetBuilder {
 mod tests {
     use super::*;
     use crate::analysis::finding::{MetricFinding, VerdictCounts};
-    use crate::placements::placement::Placement;
+    use crate::values::placement::Placement;
     use crate::values::plan::StoppingRule;
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;

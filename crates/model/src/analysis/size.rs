@@ -137,8 +137,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::placements::placement::{DramBudget, Placement};
     use crate::values::comparison::{ComparedValue, ComparisonRow};
+    use crate::values::placement::{DramBudget, Placement};
     use crate::values::plan::StoppingRule;
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::place::RacePlan;
 use crate::analysis::size::SizePlan;
-use crate::placements::placement::Placement;
+use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::Nanos;
 use crate::values::workload::{Parameters, WorkloadSpec};

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::finding::VerdictCounts;
-use crate::placements::placement::Placement;
 use crate::values::capture::Capture;
+use crate::values::placement::Placement;
 use crate::values::plan::Plan;
 use crate::values::trial::{Grade, Trial, TrialOutcome, TrialStatus, Verdict, short_hash};
 use crate::values::workload::Better;

@@ -6,7 +6,7 @@ use askama::Template;
 use model::analysis::curves::sweeps;
 use model::analysis::finding::{CellFinding, RunFinding, load_belongs_to};
 use model::analysis::place::PlaceResult;
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;

@@ -2,10 +2,10 @@
 
 use model::analysis::compare::{By, ComparedRun, compare};
 use model::analysis::finding::{RunFinding, summarise};
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::capture::Capture;
 use model::values::comparison::Comparison;
 use model::values::id_set::{CpuId, NodeId};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::trial::{Evidence, Grade, Role, Sample, TrialOutcome, TrialStatus, Verdict};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::settings::{FactValue, Settings};

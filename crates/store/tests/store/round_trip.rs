@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::Placement;
 use model::values::id_set::CpuId;
+use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::trial::{Evidence, Grade, Role, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::{Bytes, Nanos};

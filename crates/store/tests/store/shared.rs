@@ -7,10 +7,10 @@ use std::path::Path;
 
 use model::analysis::place::{RacePlan, ReductionStep};
 use model::placements::candidates::Stages;
-use model::placements::placement::Route;
 use model::sharing::share::{self, ShareOptions};
 use model::stats::racing::Rules;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::placement::Route;
 use model::values::plan::Cell;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::FactValue;

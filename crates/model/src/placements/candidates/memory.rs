@@ -6,10 +6,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
+use crate::placements::placement::KernelFeatures;
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::memory::main_memory;
-use crate::placements::placement::{KernelFeatures, MemoryPolicy};
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use crate::values::placement::MemoryPolicy;
 
 /// A memory policy in relation to the CPUs, so that different CPUs can be compared under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -27,9 +27,10 @@ pub use neighbours::neighbours;
 pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
 pub use stages::{STAGED_ABOVE, Stages};
 
+use crate::placements::placement::KernelFeatures;
 use crate::placements::placement::cores::CoreIndex;
-use crate::placements::placement::{KernelFeatures, MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 use collect::CandidateSet;
 use search_space::ResolvedSearchSpace;

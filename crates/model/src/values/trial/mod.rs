@@ -15,7 +15,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::placements::placement::Placement;
+use crate::values::placement::Placement;
 use crate::values::units::Nanos;
 use crate::values::workload::Parameters;
 
