@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::finding::VerdictCounts;
 use crate::values::capture::Capture;
 use crate::values::placement::Placement;
 use crate::values::plan::Plan;
@@ -64,6 +63,15 @@ pub struct RunSummary {
     pub counted: u32,
     /// Verdicts of all trials except the warm-up.
     pub verdicts: VerdictCounts,
+}
+
+/// Number of trials by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictCounts {
+    pub valid: u32,
+    pub suspect: u32,
+    /// Not proven, or no result.
+    pub invalid: u32,
 }
 
 /// A placement that the user saved under a name.

@@ -1,6 +1,6 @@
 //! How far things are, in words and as short texts that change when they do.
 
-use model::analysis::finding::VerdictCounts;
+use model::values::record::VerdictCounts;
 use store::{Progress, StoreVersion};
 
 /// Equal where nothing has changed in a file.

@@ -260,7 +260,7 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |troubled: fn(&model::analysis::finding::VerdictCounts) -> u32| {
+    let any = |troubled: fn(&model::values::record::VerdictCounts) -> u32| {
         finding.cells.iter().filter(|cell| troubled(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();

@@ -1,12 +1,12 @@
 //! A plausible run: 3 workloads x 4 placements x 12 blocks, with values from a fixed formula.
 
-use model::analysis::compare::{By, ComparedRun, compare};
+use model::analysis::compare::{ComparedRun, compare};
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::capture::Capture;
 use model::values::comparison::Comparison;
 use model::values::id_set::{CpuId, NodeId};
 use model::values::placement::{MemoryPolicy, Placement};
-use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use model::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::trial::{Evidence, Grade, Role, Sample, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::{Bytes, Nanos};

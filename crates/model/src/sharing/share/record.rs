@@ -3,10 +3,9 @@
 use super::pseudonyms::Pseudonyms;
 use super::texts::{TextScrubber, is_plain_device, learn_devices};
 use super::{ShareOptions, SharedRun, facts};
-use crate::analysis::place::{RacePlan, ReductionStep};
 use crate::values::capture::Capture;
 use crate::values::placement::{Placement, Route};
-use crate::values::plan::{Cell, Plan, SkippedCell, stream};
+use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SkippedCell, stream};
 use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
