@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::memory::{HugePages, MemoryError, PlacedMemory, cast_slice, cast_slice_mut};
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::NodeId;
+use model::values::placement::MemoryPolicy;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Page size and memory policy of arrays.

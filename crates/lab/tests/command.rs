@@ -10,9 +10,9 @@ use lab::executor::Executor;
 use lab::real::{FarConfig, RealExecutor};
 use machine::child::remember_original_mask;
 use machine::undo::SettingsRoot;
-use model::placements::placement::Placement;
 use model::values::id_set::{CpuId, CpuSet};
-use model::values::trial::{Grade, Outcome, Role, Trial, TrialId, TrialStatus, judge};
+use model::values::placement::Placement;
+use model::values::trial::{Grade, Role, Trial, TrialId, TrialOutcome, TrialStatus, judge};
 use model::values::units::Nanos;
 use serde_json::json;
 
@@ -75,17 +75,17 @@ fn trial(parameters: &[(&str, &str)]) -> Trial {
     }
 }
 
-fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<Outcome> {
+fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<TrialOutcome> {
     let site = SettingsRoot { root: "/".into(), state: "/var/lib/nearfar".into() };
     let far = FarConfig { folder: "/var/tmp".into(), site };
     RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None, far).run(0, trial)
 }
 
-fn run(trial: &Trial) -> Outcome {
+fn run(trial: &Trial) -> TrialOutcome {
     run_until(trial, &Arc::default()).expect("not interrupted")
 }
 
-fn value(outcome: &Outcome, series: &str) -> f64 {
+fn value(outcome: &TrialOutcome, series: &str) -> f64 {
     let sample = outcome.samples.iter().find(|sample| sample.series == series);
     sample.unwrap_or_else(|| panic!("no {series} in {outcome:?}")).value
 }

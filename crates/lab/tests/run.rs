@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lab::executor::Executor;
 use lab::run::{RunEnd, RunEvent, run};
 use lab::sim::{Faults, SimExecutor};
-use model::placements::placement::Placement;
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet};
+use model::values::placement::Placement;
 use model::values::plan::{Cell, Plan, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
 use model::values::topology::{Object, ObjectKind, Topology};
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, Trial, TrialStatus};
+use model::values::trial::{Evidence, Grade, Role, Sample, Trial, TrialOutcome, TrialStatus};
 use model::values::units::Nanos;
 use model::values::workload::{Better, MetricSpec, Parameters, Reduce, WorkloadSpec};
 use store::Store;
@@ -21,24 +21,24 @@ use store::Store;
 const SECOND: Nanos = Nanos(1_000_000_000);
 
 /// Computes the outcome of every trial with a function.
-struct Scripted<F: FnMut(&Trial) -> Outcome>(F);
+struct Scripted<F: FnMut(&Trial) -> TrialOutcome>(F);
 
-impl<F: FnMut(&Trial) -> Outcome> Executor for Scripted<F> {
-    fn run(&mut self, _position: u32, trial: &Trial) -> Option<Outcome> {
+impl<F: FnMut(&Trial) -> TrialOutcome> Executor for Scripted<F> {
+    fn run(&mut self, _position: u32, trial: &Trial) -> Option<TrialOutcome> {
         Some((self.0)(trial))
     }
 }
 
-fn outcome(trial: &Trial, value: f64) -> Outcome {
+fn outcome(trial: &Trial, value: f64) -> TrialOutcome {
     let cpus = trial.placement.cpus();
     let mask = trial.placement.is_pinned().then_some(cpus.clone());
     let evidence = Evidence { mask_at_start: mask, cpus_seen: cpus, wall: SECOND, ..Evidence::default() };
     let samples = vec![Sample { series: "speed".into(), value }];
-    Outcome { status: TrialStatus::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
+    TrialOutcome { status: TrialStatus::Completed, samples, evidence, started_unix_ms: 0, took: SECOND }
 }
 
 /// Values that differ by a few percent between trials.
-fn noisy(trial: &Trial) -> Outcome {
+fn noisy(trial: &Trial) -> TrialOutcome {
     outcome(trial, 100.0 + (trial.seed % 11) as f64)
 }
 
@@ -131,7 +131,7 @@ fn run_stops_at_the_last_block_and_at_the_budget() {
 
 #[test]
 fn forecast_uses_measured_times_from_the_first_trial_on() {
-    let minute = |trial: &Trial| Outcome { took: Nanos(60 * SECOND.0), ..outcome(trial, 100.0) };
+    let minute = |trial: &Trial| TrialOutcome { took: Nanos(60 * SECOND.0), ..outcome(trial, 100.0) };
     let dir = tempfile::tempdir().expect("a scratch directory");
     let mut store = Store::open(&dir.path().join("r.db")).expect("a new store");
     let record = record(kernel_and("one"), repeat(3, 3));
@@ -168,7 +168,7 @@ fn unverified_trial_is_retried_in_its_block_and_kept() {
 #[test]
 fn failing_cell_is_abandoned_and_the_others_continue() {
     let broken = |trial: &Trial| match trial.placement.name.as_str() {
-        "broken" => Outcome { status: TrialStatus::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
+        "broken" => TrialOutcome { status: TrialStatus::Failed("exit status 1".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
     };
     let (trials, ended) = run_all(&record(kernel_and("broken"), repeat(4, 4)), &mut Scripted(broken));
@@ -180,7 +180,7 @@ fn failing_cell_is_abandoned_and_the_others_continue() {
 #[test]
 fn unavailable_cell_is_tried_once() {
     let absent = |trial: &Trial| match trial.placement.name.as_str() {
-        "absent" => Outcome { status: TrialStatus::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
+        "absent" => TrialOutcome { status: TrialStatus::Unavailable("no such unit".into()), ..outcome(trial, 1.0) },
         _ => noisy(trial),
     };
     let (trials, _) = run_all(&record(kernel_and("absent"), repeat(3, 3)), &mut Scripted(absent));

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, Evidence};
 use model::values::units::{Bytes, Nanos};
 

@@ -17,8 +17,8 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{NodeId, NodeSet};
+use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

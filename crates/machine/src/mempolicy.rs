@@ -3,8 +3,8 @@
 use std::io;
 
 use libc::c_int;
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::NodeSet;
+use model::values::placement::MemoryPolicy;
 
 use crate::syscall::{self, NodeMask, SyscallError};
 

@@ -6,9 +6,11 @@ mod machines;
 use std::fmt::Write;
 
 use machines::{MODELS, model};
-use model::placements::candidates::{Candidates, Count, MemoryChoice, SearchSpace, Threads, candidates, neighbours};
-use model::placements::placement::{KernelFeatures, MemoryPolicy, Placement, parse, same_place};
+use model::placements::candidates::{Candidates, Count, SearchSpace, Threads, candidates, neighbours};
+use model::placements::placement::{KernelFeatures, parse, same_place};
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::placement::{MemoryPolicy, Placement};
+use model::values::plan::MemoryChoice;
 use model::values::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
 use model::values::units::Bytes;
 use proptest::prelude::*;

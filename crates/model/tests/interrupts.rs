@@ -2,9 +2,10 @@
 
 use model::placements::candidates::{SearchSpace, Threads, candidates};
 use model::placements::placement::{
-    KernelFeatures, Placement, PlacementError, check, check_movable, lines, offer_all, parse_for, same_place,
+    KernelFeatures, PlacementError, check, check_movable, lines, offer_all, parse_for, same_place,
 };
 use model::values::id_set::{CpuSet, NodeId};
+use model::values::placement::Placement;
 use model::values::topology::{Device, DeviceKind, Interrupt, Movability, Topology};
 use model::values::units::Nanos;
 use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
@@ -46,15 +47,15 @@ fn placed(
     topology: &Topology,
     text: &str,
     devices: &[&str],
-) -> Result<model::placements::placement::Placement, PlacementError> {
+) -> Result<model::values::placement::Placement, PlacementError> {
     let devices: Vec<String> = devices.iter().map(|name| (*name).into()).collect();
     parse_for(topology, text, None, NONE, &devices)
 }
 
 /// Returns the routes as `60>0 61>0`, or the error.
 fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
-    let text_of = |placement: model::placements::placement::Placement| {
-        let route = |route: &model::placements::placement::Route| format!("{}>{}", route.number, route.cpus);
+    let text_of = |placement: model::values::placement::Placement| {
+        let route = |route: &model::values::placement::Route| format!("{}>{}", route.number, route.cpus);
         placement.interrupts.iter().map(route).collect::<Vec<_>>().join(" ")
     };
     match placed(topology, text, devices) {
@@ -145,7 +146,7 @@ fn interrupt_policies_require_movable_interrupts() {
     let policies = |topology: &Topology, devices: &[String]| -> Vec<(String, Result<Vec<u32>, String>)> {
         let offers =
             offer_all(topology, None, NONE, devices).into_iter().filter(|offer| offer.policy.starts_with("irq:"));
-        let numbers = |placement: model::placements::placement::Placement| {
+        let numbers = |placement: model::values::placement::Placement| {
             placement.interrupts.iter().map(|one| one.number).collect()
         };
         offers.map(|offer| (offer.policy, offer.placement.map(numbers))).collect()

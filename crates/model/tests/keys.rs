@@ -4,13 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use model::analysis::place::{RacePlan, ReductionStep};
-use model::analysis::size::SizePlan;
-use model::placements::candidates::{MemoryChoice, Stages};
-use model::placements::placement::{DramBudget, MemoryPolicy, Placement, Route};
 use model::stats::racing::Rules;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::values::plan::{Cell, Plan, StoppingRule, stream};
+use model::values::placement::{DramBudget, MemoryPolicy, Placement, Route};
+use model::values::plan::{Cell, MemoryChoice, Plan, RacePlan, ReductionStep, SizePlan, Stages, StoppingRule, stream};
 use model::values::trial::{Role, TrialId, short_hash};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{ParameterKind, ParameterSpec, Parameters, Value, WorkloadSpec};

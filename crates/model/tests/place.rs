@@ -11,7 +11,7 @@ use model::values::plan::{NextBlock, Plan};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
 use model::values::topology::Topology;
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Grade, Role, Sample, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::Nanos;
 use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Reduce, WorkloadSpec};
 
@@ -87,7 +87,7 @@ fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord
             let record = TrialRecord {
                 position: 0,
                 trial,
-                outcome: Outcome {
+                outcome: TrialOutcome {
                     status,
                     samples: if completed { vec![sample("wall"), sample("value")] } else { Vec::new() },
                     evidence: Evidence::default(),

@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 use machines::{MODELS, model};
 use model::placements::placement::{
-    KernelFeatures, MemoryPolicy, POLICIES, Placement, PlacementError, check, lines, offer, offer_all, parse,
-    same_place,
+    KernelFeatures, POLICIES, PlacementError, check, lines, offer, offer_all, parse, same_place,
 };
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::topology::{Cache, MemoryNode, Object, ObjectKind, Topology};
 use model::values::units::Bytes;
 use proptest::prelude::*;

@@ -5,11 +5,11 @@ use std::fmt;
 
 use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
 use model::analysis::size::{SizeAnswer, SizePoint};
-use model::placements::candidates::MemoryChoice;
-use model::placements::placement::MemoryPolicy;
 use model::stats::racing::{self, Lap, RankClaim};
 use model::stats::statistics::Interval;
 use model::values::id_set::{NodeId, NodeSet};
+use model::values::placement::MemoryPolicy;
+use model::values::plan::MemoryChoice;
 use model::values::settings::{Fact, FactValue};
 use model::values::trial::{Evidence, TrialStatus};
 use model::values::undo::{RestoreStatus, Restored, SettingChange, SettingTarget, TunedSetting};
@@ -92,9 +92,9 @@ fn stored_names_are_unchanged() {
         model::values::plan::Cell,
         model::values::plan::SkippedCell,
         model::values::plan::StoppingRule,
-        model::analysis::size::SizePlan,
-        model::analysis::place::RacePlan,
-        model::analysis::place::ReductionStep,
+        model::values::plan::SizePlan,
+        model::values::plan::RacePlan,
+        model::values::plan::ReductionStep,
         model::stats::racing::Rules,
         model::stats::racing::Lap,
         model::stats::racing::State,
@@ -104,12 +104,12 @@ fn stored_names_are_unchanged() {
         model::stats::racing::ConfirmPlan,
         model::stats::racing::Confirmation,
         model::stats::racing::ConfirmResult,
-        model::placements::candidates::Stages,
-        model::placements::candidates::MemoryChoice,
-        model::placements::placement::Placement,
-        model::placements::placement::MemoryPolicy,
-        model::placements::placement::Route,
-        model::placements::placement::DramBudget,
+        model::values::plan::Stages,
+        model::values::plan::MemoryChoice,
+        model::values::placement::Placement,
+        model::values::placement::MemoryPolicy,
+        model::values::placement::Route,
+        model::values::placement::DramBudget,
         model::values::workload::WorkloadSpec,
         model::values::workload::ParameterSpec,
         model::values::workload::ParameterKind,
@@ -121,7 +121,7 @@ fn stored_names_are_unchanged() {
     let trial = list![
         model::values::trial::Trial,
         model::values::trial::Role,
-        model::values::trial::Outcome,
+        model::values::trial::TrialOutcome,
         model::values::trial::Sample,
         model::values::trial::TrialStatus,
         model::values::trial::Verdict,

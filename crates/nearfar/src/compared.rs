@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use model::analysis::compare::{By, ComparedRun};
+use model::analysis::compare::ComparedRun;
 use model::analysis::finding::{RunFinding, summarise};
-use model::values::plan::Plan;
+use model::values::plan::{By, Plan};
 use model::values::record::{RunId, RunRecord};
 use store::Store;
 use store::parquet_dir::{FolderError, ParquetDir};

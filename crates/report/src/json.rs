@@ -3,13 +3,13 @@
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
-use model::analysis::place::{PlaceResult, ReductionStep};
+use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
 use model::placements::placement::PolicyInfo;
 use model::values::comparison::Comparison;
-use model::values::plan::{Cell, Plan};
+use model::values::plan::{Cell, Plan, ReductionStep};
 use model::values::record::{RunRecord, RunSummary, TrialRecord};
 use model::values::trial::{Role, TrialStatus};
 use model::values::undo::Restored;

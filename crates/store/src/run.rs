@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use model::analysis::finding::VerdictCounts;
 use model::values::capture::Capture;
 use model::values::plan::Plan;
-use model::values::record::{EndReason, RunId, RunRecord, RunSummary};
+use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
 use model::values::trial::short_hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 #[cfg(feature = "parquet")]
 use std::ops::ControlFlow;
 
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::{RunId, TrialRecord};
-use model::values::trial::{Outcome, Sample, Trial, TrialId, TrialStatus, Verdict, short_hash};
+use model::values::trial::{Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash};
 use model::values::units::Nanos;
 use model::values::workload::Parameters;
 
@@ -278,7 +278,7 @@ fn decode(
         time_limit: Nanos(row.get::<i64>(9)? as u64),
         id: TrialId(id),
     };
-    let outcome = Outcome {
+    let outcome = TrialOutcome {
         status: status(&text(row, 12)?, row.get(13)?, &trial.id.0)?,
         samples: Vec::new(),
         evidence: parsed(&text(row, 16)?, &name)?,

@@ -1,8 +1,7 @@
 //! Observes a results file while another program writes to it: whether it changed, and the progress of it and of a run.
 //! The queries read counts only, no samples and no evidence, so they are cheap enough to poll during a run.
 
-use model::analysis::finding::VerdictCounts;
-use model::values::record::{EndReason, RunId};
+use model::values::record::{EndReason, RunId, VerdictCounts};
 
 use crate::error::StoreErrorKind;
 use crate::run::{find_id, from_word};

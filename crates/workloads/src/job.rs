@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
 use model::values::units::Nanos;
 use model::values::workload::Parameters;
+use serde::{Deserialize, Serialize};
 
 /// The parts of a trial that a workload uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,9 +34,11 @@ pub struct TrialContext {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuTimes(Arc<OnceLock<BTreeMap<CpuId, CpuTime>>>);
 
-/// The result of a kernel.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The result of a kernel. Its worker process prints it as one line of JSON on stdout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelOutput {
+    /// A kernel returns `Completed` or a [`Failure`], whose status the worker prints.
+    pub status: TrialStatus,
     /// Raw samples in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// The verified binding of each thread. Empty if the threads are not pinned.
@@ -43,7 +46,10 @@ pub struct KernelOutput {
     /// Resident pages of the measured memory, by node.
     pub pages: BTreeMap<NodeId, u64>,
     /// The backing of the measured memory, if the placement is beyond DRAM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<FarMemory>,
+    /// Activity of each CPU in the timed region, added by the worker. Empty for kernels that do not record it.
+    pub cpu_times: BTreeMap<CpuId, CpuTime>,
 }
 
 /// Location of measured memory.
@@ -125,6 +131,19 @@ impl CpuTimes {
 
     pub(crate) fn seen(&self) -> BTreeMap<CpuId, CpuTime> {
         self.0.get().cloned().unwrap_or_default()
+    }
+}
+
+impl Default for KernelOutput {
+    fn default() -> Self {
+        Self {
+            status: TrialStatus::Completed,
+            samples: Vec::new(),
+            thread_seats: Vec::new(),
+            pages: BTreeMap::new(),
+            far: None,
+            cpu_times: BTreeMap::new(),
+        }
     }
 }
 

@@ -1,32 +1,13 @@
 //! Both ends of a kernel's worker process: `serve` in the child reads a trial, runs it and prints one line, and
-//! `read_report` in the parent reads that line.
+//! `read_output` in the parent reads that line.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use model::values::id_set::{CpuId, NodeId};
-use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
-use serde::{Deserialize, Serialize};
+use model::values::trial::Trial;
 
 use crate::job::{Failure, KernelOutput, TrialContext};
 use crate::{Runner, find};
-
-/// The report that a worker process prints: one line of JSON on stdout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct WorkerReport {
-    pub status: TrialStatus,
-    /// Raw samples in the order in which they were taken.
-    pub samples: Vec<Sample>,
-    /// The verified binding of each thread.
-    pub thread_seats: Vec<ThreadBinding>,
-    /// Resident pages of the measured memory, by node.
-    pub pages: BTreeMap<NodeId, u64>,
-    /// The backing of the measured memory, if the placement is beyond DRAM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub far: Option<FarMemory>,
-    /// Activity of each CPU in the timed region. Empty for kernels that do not record it.
-    pub cpu_times: BTreeMap<CpuId, CpuTime>,
-}
 
 /// Environment variables of a worker process. Libraries that kernels load must compute on the calling threads, which
 /// are pinned, and start no threads themselves.
@@ -35,32 +16,29 @@ pub fn environment() -> BTreeMap<String, String> {
     counts.into_iter().map(|name| (name.to_string(), "1".to_string())).collect()
 }
 
-/// Reads a trial as JSON, runs its kernel and writes the report as one line. A kernel's failure is part of the report.
-/// An error is returned only if the trial cannot be read or the report cannot be written.
+/// Reads a trial as JSON, runs its kernel and writes the output as one line. A kernel's failure is part of the output.
+/// An error is returned only if the trial cannot be read or the output cannot be written.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> Result<(), String> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(|error| format!("the trial cannot be read: {error}"))?;
     let trial: Trial = serde_json::from_str(&text).map_err(|error| format!("this is not a trial: {error}"))?;
-    let mut line = serde_json::to_vec(&report(&trial)).map_err(|error| format!("the report: {error}"))?;
+    let mut line = serde_json::to_vec(&output_of(&trial)).map_err(|error| format!("the report: {error}"))?;
     line.push(b'\n');
     output.write_all(&line).and_then(|()| output.flush()).map_err(|error| format!("the report: {error}"))
 }
 
-/// Parses the report of a worker process.
-pub fn read_report(output: &[u8]) -> Result<WorkerReport, String> {
+/// Parses the output of a worker process.
+pub fn read_output(output: &[u8]) -> Result<KernelOutput, String> {
     let text = String::from_utf8_lossy(output);
     let line = text.lines().last().ok_or("the worker printed no report")?;
     serde_json::from_str(line).map_err(|error| format!("the worker's report cannot be read: {error}"))
 }
 
-fn report(trial: &Trial) -> WorkerReport {
+fn output_of(trial: &Trial) -> KernelOutput {
     let job = TrialContext::of(trial);
-    let (status, measured) = match run(trial, &job) {
-        Ok(measured) => (TrialStatus::Completed, measured),
-        Err(failure) => (failure.into(), KernelOutput::default()),
-    };
-    let KernelOutput { samples, thread_seats, pages, far } = measured;
-    WorkerReport { status, samples, thread_seats, pages, far, cpu_times: job.meanwhile.seen() }
+    let output =
+        run(trial, &job).unwrap_or_else(|failure| KernelOutput { status: failure.into(), ..KernelOutput::default() });
+    KernelOutput { cpu_times: job.meanwhile.seen(), ..output }
 }
 
 fn run(trial: &Trial, job: &TrialContext) -> Result<KernelOutput, Failure> {
@@ -84,9 +62,9 @@ fn check_threads(job: &TrialContext, exactly: Option<usize>, name: &str) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use model::placements::placement::Placement;
-    use model::values::id_set::CpuId;
-    use model::values::trial::{Role, TrialId};
+    use model::values::id_set::{CpuId, NodeId};
+    use model::values::placement::Placement;
+    use model::values::trial::{CpuTime, FarMemory, Role, Sample, ThreadBinding, TrialId, TrialStatus};
     use model::values::units::Nanos;
 
     use super::*;
@@ -107,11 +85,11 @@ mod tests {
         }
     }
 
-    fn served(trial: &Trial) -> WorkerReport {
+    fn served(trial: &Trial) -> KernelOutput {
         let mut output = Vec::new();
         serve(serde_json::to_string(trial).unwrap().as_bytes(), &mut output).unwrap();
         assert_eq!(output.iter().position(|byte| *byte == b'\n'), Some(output.len() - 1));
-        read_report(&output).unwrap()
+        read_output(&output).unwrap()
     }
 
     #[test]
@@ -159,6 +137,38 @@ mod tests {
         model::values::id_set::CpuSet::parse_list(list).unwrap().iter().take(2).collect()
     }
 
+    /// A running parent may start the worker of a newer version, so the names are fixed.
+    #[test]
+    fn printed_names_are_unchanged() {
+        let (cpu, node) = (CpuId(2), NodeId(1));
+        let output = KernelOutput {
+            samples: vec![Sample { series: "s".into(), value: 1.5 }],
+            thread_seats: vec![ThreadBinding {
+                requested: cpu,
+                mask: [cpu].into_iter().collect(),
+                before: cpu,
+                after: cpu,
+            }],
+            pages: BTreeMap::from([(node, 3)]),
+            far: Some(FarMemory { file_system: "ext4".into(), ..FarMemory::default() }),
+            cpu_times: BTreeMap::from([(cpu, CpuTime { user: Nanos(4), ..CpuTime::default() })]),
+            ..KernelOutput::default()
+        };
+        let text = concat!(
+            r#"{"status":{"status":"completed"},"samples":[{"series":"s","value":1.5}],"#,
+            r#""thread_seats":[{"requested":2,"mask":"2","before":2,"after":2}],"pages":{"1":3},"#,
+            r#""far":{"bytes":0,"of_file":0,"resident":null,"file_system":"ext4"},"cpu_times":{"2":{"user":4}}}"#
+        );
+        assert_eq!(serde_json::to_string(&output).unwrap(), text);
+        assert_eq!(read_output(text.as_bytes()), Ok(output));
+        let mut line = Vec::new();
+        let trial = Trial { workload: "nothing".into(), ..trial("syscall", 1) };
+        serve(serde_json::to_string(&trial).unwrap().as_bytes(), &mut line).unwrap();
+        let status = r#"{"status":"failed","why":"there is no workload 'nothing'"}"#;
+        let rest = r#""samples":[],"thread_seats":[],"pages":{},"cpu_times":{}"#;
+        assert_eq!(String::from_utf8(line).unwrap(), format!("{{\"status\":{status},{rest}}}\n"));
+    }
+
     #[test]
     fn failed_trials_are_reported() {
         let cases = [
@@ -171,7 +181,7 @@ mod tests {
         }
         assert!(serve(&b"{}"[..], Vec::new()).unwrap_err().contains("not a trial"));
         for output in [&b""[..], b"killed", b"{\"status\":"] {
-            assert!(read_report(output).is_err());
+            assert!(read_output(output).is_err());
         }
     }
 }

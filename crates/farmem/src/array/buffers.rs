@@ -108,7 +108,7 @@ impl Buffer {
 mod tests {
     use super::*;
     use machine::memory::HugePages;
-    use model::placements::placement::MemoryPolicy;
+    use model::values::placement::MemoryPolicy;
 
     #[test]
     fn split_buffers_are_disjoint_and_can_be_joined() {

@@ -7,7 +7,7 @@ use std::slice;
 use std::sync::Arc;
 
 use machine::memory::{HugePages, PlacedMemory};
-use model::placements::placement::MemoryPolicy;
+use model::values::placement::MemoryPolicy;
 
 use super::buffers::{Buffer, NearArena};
 use super::mover::outcome;

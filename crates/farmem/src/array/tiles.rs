@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use machine::memory::{HugePages, PlacedMemory};
-use model::placements::placement::MemoryPolicy;
+use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
 
 use super::buffers::{Buffer, NearArena};

@@ -2,7 +2,7 @@
 //! search is local, so this is a lower bound. The models are smooth, so it holds less for real machines.
 
 use model::placements::candidates::{SearchSpace, Threads, candidates, neighbours};
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::topology::Topology;
 
 use crate::world::{Ground, Program};

@@ -1,8 +1,8 @@
 //! The compared rules: the race itself (`model::stats::racing`, not a copy), successive halving, and measuring every
 //! candidate. Must not know the true times.
 
-use model::placements::candidates::Stages;
 use model::stats::racing::{self, Confirmation, Race, Rules, State, confirm, extend_plan};
+use model::values::plan::Stages;
 use model::values::workload::Better;
 
 use crate::noise::Machine;

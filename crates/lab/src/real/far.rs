@@ -10,7 +10,7 @@ use std::time::Duration;
 use farmem::{Expansion, ExpansionLimits, PagingMode, Unavailable};
 use machine::child::{Exit, SpawnSpec};
 use machine::undo::SettingsRoot;
-use model::placements::placement::DramBudget;
+use model::values::placement::DramBudget;
 use model::values::trial::{DramBudgetUse, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, with_hint};

@@ -14,9 +14,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::child::{self, Exit, LaunchError, Migrations, SpawnSpec};
 use machine::interrupt::{InterruptMonitor, RouteError, Routes};
-use model::placements::placement::{MemoryPolicy, refused_memory};
+use model::placements::placement::refused_memory;
 use model::values::id_set::CpuSet;
-use model::values::trial::{Evidence, Outcome, Sample, Trial, TrialStatus};
+use model::values::placement::MemoryPolicy;
+use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, Runner, TrialContext, with_hint, worker};
 
@@ -36,12 +37,6 @@ pub struct RealExecutor {
     /// Interrupt routing; `None` if no placement changes it.
     routes: Option<Routes>,
     far: FarConfig,
-}
-
-/// Result of a trial's process: its samples or the reason of its failure, with the evidence collected.
-struct TrialOutcome {
-    result: Result<Vec<Sample>, TrialStatus>,
-    evidence: Evidence,
 }
 
 impl RealExecutor {
@@ -110,25 +105,25 @@ impl RealExecutor {
         let worker = bound(trial, &CommandLine { argv, environment: worker::environment() });
         let finished = run_to_its_end(&SpawnSpec { stdin, entrance, ..worker }, &[&self.stop])?;
         let mut evidence = finished.evidence.clone();
-        let report = worker::read_report(&finished.stdout).map_err(|why| {
+        let output = worker::read_output(&finished.stdout).map_err(|why| {
             let stderr = String::from_utf8_lossy(&finished.stderr);
             TrialStatus::Failed(format!("{why}; the worker ended with {}, stderr: {}", finished.exit, stderr.trim()))
         })?;
         // The kernel queries the pages of the arrays themselves, which is more precise than samples of the whole
         // process.
-        evidence.thread_bindings = report.thread_seats;
-        evidence.far = report.far;
-        if !report.pages.is_empty() {
-            evidence.pages = report.pages;
+        evidence.thread_bindings = output.thread_seats;
+        evidence.far = output.far;
+        if !output.pages.is_empty() {
+            evidence.pages = output.pages;
             evidence.unavailable.remove("pages");
         }
         // CPU times of the kernel exclude its preparation.
-        if !report.cpu_times.is_empty() {
-            evidence.cpu_times = report.cpu_times;
+        if !output.cpu_times.is_empty() {
+            evidence.cpu_times = output.cpu_times;
             evidence.unavailable.remove("cpu_times");
         }
-        let result = if report.status == TrialStatus::Completed { Ok(report.samples) } else { Err(report.status) };
-        Ok(TrialOutcome { result, evidence })
+        let result = if output.status == TrialStatus::Completed { Ok(output.samples) } else { Err(output.status) };
+        Ok(TrialOutcome::new(result, evidence))
     }
 }
 
@@ -168,7 +163,7 @@ fn run_to_its_end(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<child::Pro
 }
 
 impl Executor for RealExecutor {
-    fn run(&mut self, _position: u32, trial: &Trial) -> Option<Outcome> {
+    fn run(&mut self, _position: u32, trial: &Trial) -> Option<TrialOutcome> {
         let started_unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         let begun = Instant::now();
         let ended = self.run_routed(trial);
@@ -176,13 +171,8 @@ impl Executor for RealExecutor {
             return None;
         }
         let took = Nanos(begun.elapsed().as_nanos() as u64);
-        let TrialOutcome { result, evidence } =
-            ended.unwrap_or_else(|status| TrialOutcome { result: Err(status), evidence: Evidence::default() });
-        let (status, samples) = match result {
-            Ok(samples) => (TrialStatus::Completed, samples),
-            Err(status) => (status, Vec::new()),
-        };
-        Some(Outcome { status, samples, evidence, started_unix_ms, took })
+        let outcome = ended.unwrap_or_else(|status| TrialOutcome::new(Err(status), Evidence::default()));
+        Some(TrialOutcome { started_unix_ms, took, ..outcome })
     }
 }
 

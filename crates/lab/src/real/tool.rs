@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::child::{self, Exit, ProcessResult, ServerCommand, ServerError, SpawnSpec};
-use model::values::trial::{Sample, Trial, TrialStatus};
+use model::values::trial::{Sample, Trial, TrialOutcome, TrialStatus};
 use model::values::units::Nanos;
 use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
-use super::{TrialOutcome, bound, not_started, run_to_its_end, unbound};
+use super::{bound, not_started, run_to_its_end, unbound};
 
 /// Time limit of the clean-up after Ctrl-C: the user is waiting, but changes of the trial should be reverted.
 const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
@@ -45,9 +45,12 @@ impl Tool<'_> {
     fn prepared(&self, run: impl FnOnce() -> Result<TrialOutcome, TrialStatus>) -> Result<TrialOutcome, TrialStatus> {
         let ended = self.prepare().and_then(|()| run());
         let cleaned = self.clean_up();
-        let TrialOutcome { result, evidence } = ended?;
+        let outcome = ended?;
         // The first failure is the one reported.
-        Ok(TrialOutcome { result: result.and_then(|samples| cleaned.map(|()| samples)), evidence })
+        Ok(match cleaned {
+            Err(status) if outcome.status == TrialStatus::Completed => TrialOutcome::new(Err(status), outcome.evidence),
+            _ => outcome,
+        })
     }
 
     fn prepare(&self) -> Result<(), TrialStatus> {
@@ -93,16 +96,17 @@ impl Tool<'_> {
         let launch = SpawnSpec { entrance: self.entrance.clone(), ..bound(self.trial, &self.recipe.command) };
         let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
-        Ok(TrialOutcome { result, evidence: finished.evidence })
+        Ok(TrialOutcome::new(result, finished.evidence))
     }
 }
 
 /// Discards the samples of a warm-up run, which must succeed.
-fn warmed_up(ended: TrialOutcome) -> Result<(), TrialStatus> {
-    ended.result.map(drop).map_err(|status| match status {
-        TrialStatus::Failed(why) => TrialStatus::Failed(format!("warm-up run: {why}")),
-        other => other,
-    })
+fn warmed_up(outcome: TrialOutcome) -> Result<(), TrialStatus> {
+    match outcome.status {
+        TrialStatus::Completed => Ok(()),
+        TrialStatus::Failed(why) => Err(TrialStatus::Failed(format!("warm-up run: {why}"))),
+        other => Err(other),
+    }
 }
 
 /// Runs a command that is not measured. Its timeout is reported as a failure, because it does not bound the time of the

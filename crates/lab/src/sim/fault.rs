@@ -2,7 +2,7 @@
 //! hangs, a placement is violated.
 
 use model::values::id_set::CpuId;
-use model::values::trial::{Outcome, Trial, TrialStatus};
+use model::values::trial::{Trial, TrialOutcome, TrialStatus};
 use model::values::units::Bytes;
 
 /// Faults to inject; none by default.
@@ -55,7 +55,7 @@ impl Faults {
     }
 
     /// Applies the faults to the outcome of a trial.
-    pub fn inject(&self, trial: &Trial, seed: u64, outcome: &mut Outcome) {
+    pub fn inject(&self, trial: &Trial, seed: u64, outcome: &mut TrialOutcome) {
         let chance = seed as f64 / u64::MAX as f64;
         if chance < self.never_ends {
             outcome.status = TrialStatus::timed_out(trial.time_limit);

@@ -9,12 +9,12 @@ pub use fault::Faults;
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::Route;
 use model::values::id_set::{CpuSet, NodeId};
+use model::values::placement::Route;
 use model::values::plan::stream;
 use model::values::topology::Topology;
 use model::values::trial::{
-    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, Outcome, Sample, ThreadBinding, Trial, TrialStatus,
+    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, Sample, ThreadBinding, Trial, TrialOutcome, TrialStatus,
 };
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{Better, WorkloadSpec};
@@ -147,7 +147,7 @@ impl SimExecutor {
 }
 
 impl Executor for SimExecutor {
-    fn run(&mut self, position: u32, trial: &Trial) -> Option<Outcome> {
+    fn run(&mut self, position: u32, trial: &Trial) -> Option<TrialOutcome> {
         self.faults.kill_after_stored(self.stored);
         self.stored += 1;
         let seed = stream(self.seed, &trial.id.0);
@@ -155,17 +155,11 @@ impl Executor for SimExecutor {
         let started_unix_ms = EPOCH_UNIX_MS + u64::from(position) * TRIAL_DISTANCE_MS;
         let Some(spec) = self.specs.iter().find(|spec| spec.name == trial.workload) else {
             let status = TrialStatus::Unavailable(format!("the simulator has no workload '{}'", trial.workload));
-            let (evidence, took) = (Evidence::default(), Nanos(0));
-            return Some(Outcome { status, samples: Vec::new(), evidence, started_unix_ms, took });
+            return Some(TrialOutcome { started_unix_ms, ..TrialOutcome::new(Err(status), Evidence::default()) });
         };
         let took = Nanos((spec.guess(&trial.parameters).0 as f64 * slowdown) as u64);
-        let mut outcome = Outcome {
-            status: TrialStatus::Completed,
-            samples: self.samples(trial, spec, slowdown),
-            evidence: self.evidence(trial, took),
-            started_unix_ms,
-            took,
-        };
+        let outcome = TrialOutcome::new(Ok(self.samples(trial, spec, slowdown)), self.evidence(trial, took));
+        let mut outcome = TrialOutcome { started_unix_ms, took, ..outcome };
         self.faults.inject(trial, seed, &mut outcome);
         Some(outcome)
     }

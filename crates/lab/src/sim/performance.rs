@@ -1,8 +1,8 @@
 //! Performance model of a simulated machine: cores, SMT, caches and distances. It serves to test decisions and does not
 //! predict real machines.
 
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use model::values::placement::MemoryPolicy;
 use model::values::plan::stream;
 use model::values::topology::{Object, ObjectKind, Topology};
 use model::values::trial::Trial;

@@ -17,8 +17,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::CpuSet;
+use model::values::placement::MemoryPolicy;
 use model::values::trial::Evidence;
 use model::values::units::{Bytes, Nanos};
 

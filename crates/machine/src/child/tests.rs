@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use model::placements::placement::Placement;
 use model::values::id_set::{CpuId, NodeSet};
+use model::values::placement::Placement;
 use model::values::trial::{Grade, Role, Trial, TrialId, TrialStatus, Verdict, judge};
 use model::values::workload::Parameters;
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use model::placements::placement::Route;
 use model::values::id_set::{CpuId, CpuSet};
+use model::values::placement::Route;
 use model::values::topology::InterruptCounts;
 use model::values::trial::{DeviceInterrupt, Evidence};
 use model::values::undo::{CurrentValue, SettingTarget};

@@ -2,12 +2,12 @@
 //! Must not depend on the implementation of the survey.
 
 use model::analysis::compare::ComparedRun;
-use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use model::analysis::survey::{Survey, SurveyOptions, survey};
 use model::stats::statistics::{CONFIDENCE, median, median_interval};
 use model::values::capture::Capture;
 use model::values::plan::{Plan, StoppingRule};
-use model::values::record::{RunId, RunRecord};
+use model::values::record::{RunId, RunRecord, VerdictCounts};
 use model::values::settings::{FactValue, Settings};
 use model::values::topology::Topology;
 use model::values::units::Nanos;

@@ -12,63 +12,16 @@ use crate::stats::statistics::{
     CONFIDENCE, Interval, Pairing, RESAMPLES, RatioEstimate, geometric_mean, median, ratio_of_medians,
 };
 use crate::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
-use crate::values::plan::{Plan, stream};
+use crate::values::plan::{By, Plan, stream};
 use crate::values::record::{ImportedRow, ImportedTable, RunRecord};
 use crate::values::units::thread_count;
 use crate::values::workload::Better;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
-    /// Placements of one or several runs on the same machine.
-    Placement,
-    Threads,
-    /// A parameter of the workloads.
-    Parameter(String),
-    /// Machines by label, or else by CPU model.
-    Host,
-    /// Boots by the differences of their kernel command lines, or else by boot id.
-    Boot,
-    /// Runs by id.
-    Run,
-    /// Any recorded fact by key.
-    Fact(String),
-}
 
 /// One run with its findings.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedRun<'a> {
     pub record: &'a RunRecord,
     pub finding: &'a RunFinding,
-}
-
-impl By {
-    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
-    pub fn parse(text: &str) -> Self {
-        match text {
-            "placement" => Self::Placement,
-            "threads" => Self::Threads,
-            "host" => Self::Host,
-            "kernel" => Self::Fact("kernel.release".into()),
-            "boot" => Self::Boot,
-            "run" => Self::Run,
-            _ => match text.strip_prefix("set.") {
-                Some(parameter) => Self::Parameter(parameter.into()),
-                None => Self::Fact(text.into()),
-            },
-        }
-    }
-
-    pub fn name(&self) -> String {
-        match self {
-            Self::Placement => "placement".into(),
-            Self::Threads => "threads".into(),
-            Self::Parameter(name) => format!("set.{name}"),
-            Self::Host => "host".into(),
-            Self::Boot => "boot".into(),
-            Self::Run => "run".into(),
-            Self::Fact(key) => key.clone(),
-        }
-    }
 }
 
 /// Compares the cells of runs. The default baseline is the column `kernel` if there is one, or else the first.
@@ -505,10 +458,9 @@ pub(crate) fn check_not_mixed_with_simulated(runs: &[ComparedRun<'_>]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::finding::VerdictCounts;
     use crate::values::capture::Capture;
     use crate::values::plan::StoppingRule;
-    use crate::values::record::{ImportedRow, RunId};
+    use crate::values::record::{ImportedRow, RunId, VerdictCounts};
     use crate::values::settings::{FactValue, Settings};
     use crate::values::topology::Topology;
     use crate::values::units::Nanos;

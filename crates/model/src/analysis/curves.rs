@@ -196,9 +196,10 @@ impl CurveSetBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::finding::{MetricFinding, VerdictCounts};
-    use crate::placements::placement::Placement;
+    use crate::analysis::finding::MetricFinding;
+    use crate::values::placement::Placement;
     use crate::values::plan::StoppingRule;
+    use crate::values::record::VerdictCounts;
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;
 

@@ -1,22 +1,12 @@
 //! Slowdown of a command with less DRAM, and the DRAM that it needs to be as fast as without a limit. Uses the results
 //! of a plan with budgets; must not enforce them.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::values::comparison::{Comparison, ComparisonRow};
-use crate::values::plan::{Cell, Plan};
+use crate::values::plan::{Cell, Plan, SizePlan};
 use crate::values::units::Bytes;
 use crate::values::workload::{Better, Value};
-
-/// Makes a plan a measurement of the DRAM that a command needs: its cells are the command without a limit and with each
-/// budget.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SizePlan {
-    /// Maximum memory of the command without a limit, excluding the page cache.
-    pub need: Bytes,
-    /// Slowdown that is still acceptable, in percent.
-    pub within_percent: f64,
-}
 
 /// Speed of a command by budget of DRAM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -137,8 +127,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::placements::placement::{DramBudget, Placement};
     use crate::values::comparison::{ComparedValue, ComparisonRow};
+    use crate::values::placement::{DramBudget, Placement};
     use crate::values::plan::StoppingRule;
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;

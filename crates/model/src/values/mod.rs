@@ -1,11 +1,12 @@
 //! Plain values: units, sets, topology, settings, workloads, placements of a trial, plans, records.
-//! Must not depend on `analysis`, `experiments`, `import` or `sharing`.
+//! Must not depend on `analysis`, `experiments`, `import`, `placements` or `sharing`.
 
 pub mod calendar;
 pub mod capture;
 pub mod comparison;
 pub mod id_set;
 pub mod machine_class;
+pub mod placement;
 pub mod plan;
 pub mod record;
 pub mod settings;

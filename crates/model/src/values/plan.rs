@@ -1,16 +1,18 @@
 //! Plans: the cells of a run, their order and the stopping rule. The order is a randomised complete block design: every
 //! block runs each cell once in a new random order, so that drift affects all cells equally.
 
+mod race;
+
+pub use race::{MemoryChoice, RacePlan, ReductionStep, Stages};
+
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::place::RacePlan;
-use crate::analysis::size::SizePlan;
-use crate::placements::placement::Placement;
+use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
-use crate::values::units::Nanos;
+use crate::values::units::{Bytes, Nanos};
 use crate::values::workload::{Parameters, WorkloadSpec};
 
 /// The cells to run and the stopping rule.
@@ -64,6 +66,34 @@ pub struct SkippedCell {
     pub why: String,
 }
 
+/// Makes a plan a measurement of the DRAM that a command needs: its cells are the command without a limit and with each
+/// budget.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizePlan {
+    /// Maximum memory of the command without a limit, excluding the page cache.
+    pub need: Bytes,
+    /// Slowdown that is still acceptable, in percent.
+    pub within_percent: f64,
+}
+
+/// What distinguishes the columns of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Placements of one or several runs on the same machine.
+    Placement,
+    Threads,
+    /// A parameter of the workloads.
+    Parameter(String),
+    /// Machines by label, or else by CPU model.
+    Host,
+    /// Boots by the differences of their kernel command lines, or else by boot id.
+    Boot,
+    /// Runs by id.
+    Run,
+    /// Any recorded fact by key.
+    Fact(String),
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoppingRule {
     /// Number of unmeasured blocks at the start.
@@ -97,6 +127,36 @@ pub struct NextBlock {
     pub time_limit: Nanos,
     /// Lower limit for all cells except the first, which is the baseline of a race.
     pub kill_limit: Option<Nanos>,
+}
+
+impl By {
+    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "placement" => Self::Placement,
+            "threads" => Self::Threads,
+            "host" => Self::Host,
+            "kernel" => Self::Fact("kernel.release".into()),
+            "boot" => Self::Boot,
+            "run" => Self::Run,
+            _ => match text.strip_prefix("set.") {
+                Some(parameter) => Self::Parameter(parameter.into()),
+                None => Self::Fact(text.into()),
+            },
+        }
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Self::Placement => "placement".into(),
+            Self::Threads => "threads".into(),
+            Self::Parameter(name) => format!("set.{name}"),
+            Self::Host => "host".into(),
+            Self::Boot => "boot".into(),
+            Self::Run => "run".into(),
+            Self::Fact(key) => key.clone(),
+        }
+    }
 }
 
 impl StoppingRule {

@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::finding::VerdictCounts;
-use crate::placements::placement::Placement;
 use crate::values::capture::Capture;
+use crate::values::placement::Placement;
 use crate::values::plan::Plan;
-use crate::values::trial::{Grade, Outcome, Trial, TrialStatus, Verdict, short_hash};
+use crate::values::trial::{Grade, Trial, TrialOutcome, TrialStatus, Verdict, short_hash};
 use crate::values::workload::Better;
 
 /// Identifies a run: a short hash.
@@ -64,6 +63,15 @@ pub struct RunSummary {
     pub counted: u32,
     /// Verdicts of all trials except the warm-up.
     pub verdicts: VerdictCounts,
+}
+
+/// Number of trials by verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerdictCounts {
+    pub valid: u32,
+    pub suspect: u32,
+    /// Not proven, or no result.
+    pub invalid: u32,
 }
 
 /// A placement that the user saved under a name.
@@ -141,7 +149,7 @@ pub struct TrialRecord {
     /// Position in the order of the run, from 0.
     pub position: u32,
     pub trial: Trial,
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     pub verdict: Verdict,
 }
 

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult};
 use model::placements::candidates::{SearchSpace, Threads};
-use model::placements::placement::{Placement, PlacementError, check_movable};
+use model::placements::placement::{PlacementError, check_movable};
 use model::stats::racing::Rules;
 use model::values::id_set::CpuSet;
+use model::values::placement::Placement;
 use model::values::plan::Plan;
 use model::values::record::{RunRecord, SavedPlacement};
 use model::values::shell::quote_argv;

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use model::analysis::compare::{ComparedRun, planned};
 use model::analysis::finding::summarise;
-use model::analysis::size::{SizeAnswer, SizePlan};
+use model::analysis::size::SizeAnswer;
 use model::experiments::experiment::{PlanOptions, SingleWorkload};
-use model::placements::placement::DramBudget;
-use model::values::plan::Plan;
+use model::values::placement::DramBudget;
+use model::values::plan::{Plan, SizePlan};
 use model::values::trial::TrialStatus;
 use model::values::units::{Bytes, Nanos, parse_share};
 

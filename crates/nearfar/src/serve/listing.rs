@@ -1,6 +1,6 @@
 //! Describes the state of the results file and of a run, as text and as a short id that changes with the state.
 
-use model::analysis::finding::VerdictCounts;
+use model::values::record::VerdictCounts;
 use store::{Progress, StoreVersion};
 
 /// Returns an id of the state of the results file; equal ids mean equal states.

@@ -2,8 +2,7 @@
 //! comparisons, and error pages. Must not depend on the server's URLs and events, which it passes in.
 
 use askama::Template;
-use model::analysis::finding::VerdictCounts;
-use model::values::record::{ImportedTable, RunSummary};
+use model::values::record::{ImportedTable, RunSummary, VerdictCounts};
 
 use super::{SCRIPT, STYLE, unbroken};
 use crate::number::date;

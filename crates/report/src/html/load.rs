@@ -161,7 +161,7 @@ mod tests {
             reason: String::new(),
             metrics: Vec::new(),
             cpu_load: vec![load(0, 50.0, 25.0), load(2, 0.0, 0.0)],
-            verdicts: model::analysis::finding::VerdictCounts::default(),
+            verdicts: model::values::record::VerdictCounts::default(),
             reasons: Vec::new(),
             caveats: Vec::new(),
         };

@@ -6,7 +6,7 @@ use askama::Template;
 use model::analysis::curves::sweeps;
 use model::analysis::finding::{CellFinding, RunFinding, load_belongs_to};
 use model::analysis::place::PlaceResult;
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
@@ -260,7 +260,7 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |invalid_trials: fn(&model::analysis::finding::VerdictCounts) -> u32| {
+    let any = |invalid_trials: fn(&model::values::record::VerdictCounts) -> u32| {
         finding.cells.iter().filter(|cell| invalid_trials(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();

@@ -1,8 +1,8 @@
 //! A topology as SVG: nested boxes, with memory above the object it belongs to and CPUs as the smallest boxes.
 
 use askama::Template;
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::id_set::{CpuId, NodeId, NodeSet};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::topology::{MemoryNode, Object, ObjectKind, Topology};
 use model::values::units::thread_count;
 

@@ -1,7 +1,8 @@
 //! Lists: trials, runs, workloads, policies, placements.
 
 use model::analysis::finding::metric_value;
-use model::placements::placement::{CommandLines, Placement, PolicyInfo, PolicyResult};
+use model::placements::placement::{CommandLines, PolicyInfo, PolicyResult};
+use model::values::placement::Placement;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunRecord, RunSummary, TrialRecord};
 use model::values::trial::{Grade, Role};

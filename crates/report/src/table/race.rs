@@ -1,8 +1,8 @@
 //! The result of a race for the terminal: the best placement and its gain, the ties, the command lines; and the ranking
 //! while the race runs.
 
-use model::analysis::place::{PlaceResult, ReductionStep};
-use model::values::plan::Plan;
+use model::analysis::place::PlaceResult;
+use model::values::plan::{Plan, ReductionStep};
 use model::values::record::RunRecord;
 
 use super::lists::pasted;

@@ -1,8 +1,8 @@
 //! The cells of a run with medians and intervals, the skipped cells, and the validity of the trials.
 
-use model::analysis::finding::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use model::values::plan::SkippedCell;
-use model::values::record::RunRecord;
+use model::values::record::{RunRecord, VerdictCounts};
 use model::values::workload::Better;
 
 use super::{csv_number, csv_text};

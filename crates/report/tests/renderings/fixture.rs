@@ -1,14 +1,14 @@
 //! A plausible run: 3 workloads x 4 placements x 12 blocks, with values from a fixed formula.
 
-use model::analysis::compare::{By, ComparedRun, compare};
+use model::analysis::compare::{ComparedRun, compare};
 use model::analysis::finding::{RunFinding, summarise};
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::capture::Capture;
 use model::values::comparison::Comparison;
 use model::values::id_set::{CpuId, NodeId};
-use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use model::values::placement::{MemoryPolicy, Placement};
+use model::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Grade, Role, Sample, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{
     Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
@@ -243,7 +243,7 @@ fn trials(record: &RunRecord, shape: &Shape) -> Vec<TrialRecord> {
         let (status, verdict) = fate(position, shape.with_failures);
         TrialRecord {
             position,
-            outcome: Outcome {
+            outcome: TrialOutcome {
                 samples: if status == TrialStatus::Completed { samples.collect() } else { Vec::new() },
                 status,
                 evidence: Evidence { wall: Nanos(1_002_000_000), ..Evidence::default() },

@@ -1,10 +1,11 @@
 //! The result of a race: its sentences, ranking and command lines for every kind of result.
 
 use insta::{assert_json_snapshot, assert_snapshot};
-use model::analysis::place::{Claim, Metric, PlaceResult, PlacementText, RankingRow, ReductionStep};
+use model::analysis::place::{Claim, Metric, PlaceResult, PlacementText, RankingRow};
 use model::placements::placement::CommandLines;
 use model::stats::racing::{ConfirmPlan, ConfirmResult, Confirmation, Effect, RankClaim, State};
 use model::stats::statistics::Interval;
+use model::values::plan::ReductionStep;
 use model::values::workload::Better;
 use report::html::{ReportPage, RunSection, render};
 use report::{TextStyle, json, table};

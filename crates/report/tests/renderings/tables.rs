@@ -1,11 +1,10 @@
 //! Tables for the terminal, as Markdown and CSV, and the JSON contract.
 
 use insta::{assert_json_snapshot, assert_snapshot};
-use model::analysis::finding::VerdictCounts;
 use model::placements::placement::{CommandLines, PolicyResult};
 use model::values::comparison::Comparison;
 use model::values::plan::{Plan, StoppingRule};
-use model::values::record::{EndReason, RunId, RunRecord, RunSummary};
+use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
 use model::values::units::Nanos;
 use model::values::workload::Better;
 use report::table::{self, Metrics, PolicyLines};

@@ -12,7 +12,7 @@ use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
 use model::values::topology::Topology;
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, TrialId, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Grade, Role, Sample, TrialId, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::Nanos;
 use serde::Deserialize;
 use serde_json::Value;
@@ -266,7 +266,7 @@ impl SampleStats {
             trials.push(TrialRecord {
                 position: self.position,
                 trial: model::values::trial::Trial { id: self.trial, ..trial },
-                outcome: Outcome {
+                outcome: TrialOutcome {
                     status: TrialStatus::Completed,
                     samples: Vec::new(),
                     evidence: Evidence::default(),

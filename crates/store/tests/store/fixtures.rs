@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::topology::{Object, ObjectKind, Topology};
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, ThreadBinding, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Grade, Role, Sample, ThreadBinding, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{
     Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
@@ -133,8 +133,13 @@ pub fn trial(run: &RunRecord, position: u32, samples: usize) -> TrialRecord {
     let (status, verdict) = ending(position);
     let evidence = evidence(position);
     let took = Nanos(u64::from(position) * 1_000 + 7);
-    let outcome =
-        Outcome { status, samples: values(position, samples), evidence, started_unix_ms: u64::from(position), took };
+    let outcome = TrialOutcome {
+        status,
+        samples: values(position, samples),
+        evidence,
+        started_unix_ms: u64::from(position),
+        took,
+    };
     TrialRecord { position, trial, outcome, verdict }
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::Placement;
 use model::values::id_set::CpuId;
+use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
-use model::values::trial::{Evidence, Grade, Outcome, Role, Sample, Trial, TrialId, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Grade, Role, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{Parameters, Value};
 use proptest::prelude::*;
@@ -90,7 +90,7 @@ prop_compose! {
         (polls, swapped, started, took) in any::<(u64, Option<u64>, u64, u64)>(),
         policy in any::<Option<String>>(),
         unavailable in prop::collection::btree_map(any::<String>(), any::<String>(), 0..3),
-    ) -> Outcome {
+    ) -> TrialOutcome {
         let evidence = Evidence {
             polls,
             swapped: swapped.map(Bytes),
@@ -100,7 +100,7 @@ prop_compose! {
             ..Evidence::default()
         };
         let samples = samples.into_iter().map(|(series, value)| Sample { series, value }).collect();
-        Outcome { status, samples, evidence, started_unix_ms: started, took: Nanos(took) }
+        TrialOutcome { status, samples, evidence, started_unix_ms: started, took: Nanos(took) }
     }
 }
 

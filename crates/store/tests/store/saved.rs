@@ -1,6 +1,6 @@
 //! Saved placements.
 
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::SavedPlacement;
 use store::Store;
 

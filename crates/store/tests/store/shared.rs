@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use model::analysis::place::{RacePlan, ReductionStep};
-use model::placements::candidates::Stages;
-use model::placements::placement::Route;
 use model::sharing::share::{self, ShareOptions};
 use model::stats::racing::Rules;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
-use model::values::plan::Cell;
+use model::values::placement::Route;
+use model::values::plan::{Cell, RacePlan, ReductionStep, Stages};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::FactValue;
 use model::values::topology::{

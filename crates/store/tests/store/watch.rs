@@ -1,7 +1,6 @@
 //! A reader sees what others write and writes nothing itself.
 
-use model::analysis::finding::VerdictCounts;
-use model::values::record::{EndReason, RunId};
+use model::values::record::{EndReason, RunId, VerdictCounts};
 use model::values::trial::{Grade, Role};
 use rusqlite::Connection;
 use store::{Store, StoreError, StoreVersion};

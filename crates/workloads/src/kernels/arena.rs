@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use farmem::array::{Access, Backing, FarError, FarFile, FarLocation, View};
 use machine::memory::{HugePages, MemoryError, PlacedMemory, cast_slice_mut};
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::NodeId;
+use model::values::placement::MemoryPolicy;
 use model::values::trial::FarMemory;
 use model::values::workload::ARRAYS_PARAMETER;
 use zerocopy::{FromBytes, IntoBytes};

@@ -36,8 +36,8 @@ mod for_tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use machine::memory::{HugePages, MemoryError, PlacedMemory};
-    use model::placements::placement::MemoryPolicy;
     use model::values::id_set::CpuSet;
+    use model::values::placement::MemoryPolicy;
     use model::values::units::{Bytes, Nanos};
     use model::values::workload::WorkloadSpec;
 

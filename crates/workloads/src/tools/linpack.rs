@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::placements::placement::MemoryPolicy;
+use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
 use model::values::workload::ParameterKind;
 

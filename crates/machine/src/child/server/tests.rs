@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use model::placements::placement::{MemoryPolicy, Placement};
 use model::values::id_set::CpuId;
+use model::values::placement::{MemoryPolicy, Placement};
 use model::values::trial::{Grade, Role, Trial, TrialId, TrialStatus, Verdict, judge};
 use model::values::workload::Parameters;
 

@@ -1,6 +1,7 @@
 //! Notes on facts that differ between the compared runs besides the compared one.
 
-use super::{By, ComparedRun};
+use super::ComparedRun;
+use crate::values::plan::By;
 use crate::values::settings::{FactValue, Settings};
 
 /// Returns a note for each fact that differs between the runs and is not the compared one.

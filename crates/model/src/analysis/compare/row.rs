@@ -34,7 +34,7 @@ fn split(cell: &CellFinding) -> (&str, Vec<(&str, &str)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::finding::VerdictCounts;
+    use crate::values::record::VerdictCounts;
 
     fn cell(test: &str, parameters: &[(&str, &str)]) -> CellFinding {
         CellFinding {

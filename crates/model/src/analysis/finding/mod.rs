@@ -11,6 +11,7 @@ pub use summary::{metric_value, summarise};
 use serde::{Deserialize, Serialize};
 
 use crate::values::plan::SkippedCell;
+use crate::values::record::VerdictCounts;
 use crate::values::trial::TrialId;
 use crate::values::workload::Better;
 
@@ -76,13 +77,4 @@ pub struct MetricFinding {
     /// Blocks of those trials, for comparisons of cells block by block.
     pub blocks: Vec<u32>,
     pub trials: Vec<TrialId>,
-}
-
-/// Number of trials by verdict.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VerdictCounts {
-    pub valid: u32,
-    pub suspect: u32,
-    /// Not proven, or no result.
-    pub invalid: u32,
 }

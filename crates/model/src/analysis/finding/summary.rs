@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::caveats::caveats;
 use super::load::cpu_load;
-use super::{CellFinding, MetricFinding, RunFinding, VerdictCounts};
+use super::{CellFinding, MetricFinding, RunFinding};
 use crate::stats::statistics::{CONFIDENCE, median, median_interval};
 use crate::values::plan::{Cell, Plan};
-use crate::values::record::TrialRecord;
+use crate::values::record::{TrialRecord, VerdictCounts};
 use crate::values::trial::{Grade, Role, Sample};
 use crate::values::workload::{Better, MetricSpec, Reduce, WorkloadSpec};
 

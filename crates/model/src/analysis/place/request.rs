@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{RacePlan, ReductionStep};
-use crate::placements::candidates::{Candidates, Count, SearchSpace, Stages, candidates, neighbours};
-use crate::placements::placement::Placement;
+use crate::placements::candidates::{Candidates, Count, SearchSpace, candidates, neighbours};
 use crate::stats::racing::Rules;
-use crate::values::plan::{Cell, Plan, StoppingRule};
+use crate::values::placement::Placement;
+use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, Stages, StoppingRule};
 use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 use crate::values::workload::WorkloadSpec;

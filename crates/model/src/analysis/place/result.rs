@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::RaceState;
-use crate::placements::placement::{CommandLines, Placement, PlacementVars, lines};
+use crate::placements::placement::{CommandLines, PlacementVars, lines};
 use crate::stats::racing::{ConfirmResult, Confirmation, Effect, RankClaim, State};
+use crate::values::placement::Placement;
 use crate::values::plan::stream;
 use crate::values::record::{EndReason, RunRecord, TrialRecord};
 use crate::values::shell::quote_argv;

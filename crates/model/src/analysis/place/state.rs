@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::finding::metric_value;
-use crate::analysis::place::RacePlan;
 use crate::stats::racing::{ConfirmPlan, Confirmation, End, Lap, Race, State, confirm, extend_plan};
-use crate::values::plan::{NextBlock, Plan};
+use crate::values::plan::{NextBlock, Plan, RacePlan};
 use crate::values::record::{EndReason, TrialRecord};
 use crate::values::trial::{Grade, Role, TrialStatus};
 use crate::values::units::Nanos;

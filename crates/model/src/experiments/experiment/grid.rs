@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid};
-use crate::analysis::compare::By;
-use crate::placements::placement::{self, Placement, ThreadCounts, refused_memory, same_place};
-use crate::values::plan::{Cell, Plan, SkippedCell, StoppingRule};
+use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
+use crate::values::placement::Placement;
+use crate::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
 use crate::values::topology::Topology;
 use crate::values::workload::{Parameters, WorkloadSpec};
 

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use super::source::{ExperimentText, Located, Scalar, TomlTable};
 use super::{Experiment, ExperimentError, REPEAT, ThreadCount, WorkloadGrid};
-use crate::analysis::compare::By;
 use crate::placements::placement;
-use crate::values::plan::StoppingRule;
+use crate::values::plan::{By, StoppingRule};
 use crate::values::suggest::suggestions;
 use crate::values::units::{Nanos, parse_share};
 use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};

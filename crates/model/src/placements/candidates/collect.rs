@@ -6,13 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::canonical::{CanonicalForm, Canonicalizer, Labels};
 use super::explain::{CandidateCounts, ClassCounts};
 use super::family::{Family, Granularity};
-use super::memory::{Choice, MemoryChoice, choices};
+use super::memory::{Choice, choices};
 use super::tree::Tree;
 use super::{Draft, ResolvedSearchSpace, SearchSpace, Threads, classes};
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::policy::{named, raced_policies};
-use crate::placements::placement::{MemoryPolicy, Placement, PlacementError, check, parse};
+use crate::placements::placement::{PlacementError, check, parse};
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::plan::MemoryChoice;
 
 /// Why a command is never placed beyond DRAM: only built-in workloads can put their arrays there.
 const FAR_UNSUPPORTED: &str =

@@ -1,10 +1,11 @@
 //! Combines candidates with interrupt affinities of devices: unchanged, and each named rule with a distinct effect.
 
 use super::SearchSpace;
+use crate::placements::placement::PlacementError;
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::route::{RULES, devices, with_route};
-use crate::placements::placement::{Placement, PlacementError};
 use crate::values::id_set::CpuSet;
+use crate::values::placement::Placement;
 use crate::values::topology::Topology;
 
 /// Returns sets of CPUs that are not equivalent to others: measured classes, and CPUs near one of the devices.

@@ -1,59 +1,14 @@
 //! Memory policies that are worth a trial on given CPUs.
 
 use std::collections::BTreeMap;
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 
 use super::tree::Tree;
+use crate::placements::placement::KernelFeatures;
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::memory::main_memory;
-use crate::placements::placement::{KernelFeatures, MemoryPolicy};
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-
-/// A memory policy in relation to the CPUs, so that different CPUs can be compared under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MemoryChoice {
-    Kernel,
-    /// Interleaved over all main memory.
-    Interleave,
-    /// Interleaved over the nodes of the CPUs.
-    InterleaveUsed,
-    /// Interleaved over all nodes, including those without CPUs.
-    InterleaveTiers,
-    /// Interleaved over all nodes by the kernel's weights.
-    Weighted,
-    /// On the node of the CPU that touches a page first, set explicitly.
-    Local,
-    /// Only on the node with most of the CPUs.
-    Own,
-    /// Only on the nearest other node of this tier and size; the numbers are specific to the machine.
-    Other(u32),
-    /// Only on the farthest node without any of the CPUs.
-    Farthest,
-    /// The memory of a policy that the user named.
-    Named,
-}
-
-impl MemoryChoice {
-    /// Returns the text for the choice in a plan's key. Stored hashes depend on it, so it must not follow renames.
-    pub(super) fn key_text(self) -> String {
-        let word = match self {
-            Self::Kernel => "kernel",
-            Self::Interleave => "interleave",
-            Self::InterleaveUsed => "interleave-used",
-            Self::InterleaveTiers => "interleave-tiers",
-            Self::Weighted => "weighted",
-            Self::Local => "local",
-            Self::Own => "own",
-            Self::Other(number) => return format!("other-{number}"),
-            Self::Farthest => "farthest",
-            Self::Named => "named",
-        };
-        word.into()
-    }
-}
+use crate::values::placement::MemoryPolicy;
+use crate::values::plan::MemoryChoice;
 
 /// A memory policy, and whether it belongs to the first stage.
 pub(super) type Choice = (MemoryChoice, MemoryPolicy, bool);
@@ -137,21 +92,4 @@ fn others(core_index: &CoreIndex, tree: &Tree, bindings: &[CpuId], used: &[NodeI
     let farthest = farthest.filter(|node| known.iter().all(|other| distance(*other) != distance(*node)));
     let nearest = nearest.into_iter().map(|(tier, node)| (MemoryChoice::Other(tier), node));
     nearest.chain(farthest.map(|node| (MemoryChoice::Farthest, node))).collect()
-}
-
-impl fmt::Display for MemoryChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Kernel => "the kernel's memory policy",
-            Self::Interleave => "memory interleaved over all nodes",
-            Self::InterleaveUsed => "memory interleaved over the nodes of the threads",
-            Self::InterleaveTiers => "memory interleaved over all nodes of all tiers",
-            Self::Weighted => "memory interleaved over all nodes by the kernel's weights",
-            Self::Local => "memory on the node of the CPU that touches it first",
-            Self::Own => "memory only on the threads' own node",
-            Self::Other(_) => "memory only on the nearest other node",
-            Self::Farthest => "memory only on the farthest node",
-            Self::Named => "memory as in the named policy",
-        })
-    }
 }

@@ -18,22 +18,24 @@ mod pairs;
 pub(crate) mod quantise;
 mod search_space;
 mod server_bindings;
-mod stages;
 mod tree;
 
 pub use count::Count;
-pub use memory::MemoryChoice;
 pub use neighbours::neighbours;
 pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
-pub use stages::{STAGED_ABOVE, Stages};
 
+use crate::placements::placement::KernelFeatures;
 use crate::placements::placement::cores::CoreIndex;
-use crate::placements::placement::{KernelFeatures, MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::plan::{MemoryChoice, Stages};
 use crate::values::topology::Topology;
 use collect::CandidateSet;
 use search_space::ResolvedSearchSpace;
 use tree::Tree;
+
+/// With more candidates than this, racing in two stages costs fewer trials than racing all at once.
+pub const STAGED_ABOVE: usize = 100;
 
 /// Number of threads of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::memory::choose_memory;
 use crate::placements::placement::policy::{memory_policy_names, memory_rule, named, names_without_node};
-use crate::placements::placement::{KernelFeatures, MemoryPolicy, Placement, command_lines, reason};
+use crate::placements::placement::{KernelFeatures, command_lines, reason};
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::{MemoryPolicy, Placement};
 
 /// Finds names on the whole machine, without the limits of one search, because the user will type them there.
 pub(super) struct Names<'a> {

@@ -7,8 +7,8 @@ use super::names::{Names, sentence};
 use super::tree::Tree;
 use super::{SearchSpace, Threads, interrupts, search_space};
 use crate::placements::placement::cores::CoreIndex;
-use crate::placements::placement::{MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 
 /// Returns one placement of each class that differs from this one in the CPU of one thread and is in the search space.

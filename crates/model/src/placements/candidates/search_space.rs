@@ -1,10 +1,10 @@
 //! Validates a search space on a machine, and restricts the machine to it.
 
-use super::memory::MemoryChoice;
 use super::{SearchSpace, Threads};
 use crate::placements::placement::policy::{cpu_policy_names, memory_policy_names};
 use crate::placements::placement::{check, policy};
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
+use crate::values::plan::MemoryChoice;
 use crate::values::topology::Topology;
 
 /// A search space that is valid on this machine.

@@ -7,11 +7,12 @@ use super::canonical::{Canonicalizer, Labels};
 use super::collect::{CandidateSet, ThreadShape};
 use super::explain::CandidateCounts;
 use super::family::Family;
-use super::memory::MemoryChoice;
 use super::{Draft, Threads};
 use crate::placements::placement::cores::{Core, CoreIndex};
-use crate::placements::placement::{MemoryPolicy, reason};
+use crate::placements::placement::reason;
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::MemoryPolicy;
+use crate::values::plan::MemoryChoice;
 
 /// Maximum number of sets for the first command. Each is combined with up to eight sets for the second.
 const FIRST_MAX: usize = 9;

@@ -1,48 +1,14 @@
 //! Limits of DRAM in names of placements, the parts `expand:SIZE` and `swap:SIZE`. Must not enforce limits.
 
-use serde::{Deserialize, Serialize};
-
+use crate::values::placement::{BUDGET_PREFIXES, DramBudget};
 use crate::values::units::Bytes;
-
-/// Prefix of the part, and whether the paging controller runs.
-const PREFIXES: [(&str, bool); 2] = [("expand:", true), ("swap:", false)];
-
-/// Limit of DRAM for the program of a trial; the rest of its memory is far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DramBudget {
-    pub dram: Bytes,
-    /// Whether the paging controller manages swap, as in `nearfar expand`; otherwise the kernel swaps on its own.
-    pub steered: bool,
-}
-
-impl DramBudget {
-    /// Returns the part of a placement's name: `expand:1GiB`.
-    pub fn name(self) -> String {
-        let (prefix, _) = PREFIXES[usize::from(!self.steered)];
-        format!("{prefix}{}", self.dram)
-    }
-
-    /// Like [`DramBudget::name`], but never rounded.
-    pub fn exact_name(self) -> String {
-        if Bytes::parse(&self.dram.to_string()) == Ok(self.dram) {
-            return self.name();
-        }
-        let (prefix, _) = PREFIXES[usize::from(!self.steered)];
-        format!("{prefix}{}", self.dram.0)
-    }
-
-    pub(super) fn reason(self) -> String {
-        let method = if self.steered { "managed by the paging controller" } else { "in the kernel's own swap" };
-        format!("at most {} of DRAM, the rest far, {method}", self.dram)
-    }
-}
 
 /// Splits the name of a placement into the rest and its limit of DRAM.
 pub(super) fn split(text: &str) -> Result<(String, Option<DramBudget>), String> {
     let separator = if text.trim_start().starts_with('-') { " " } else { "+" };
     let parts = text.split(separator).map(str::trim).filter(|part| !part.is_empty());
     let (budgets, rest): (Vec<&str>, Vec<&str>) =
-        parts.partition(|part| PREFIXES.iter().any(|(prefix, _)| part.starts_with(prefix)));
+        parts.partition(|part| BUDGET_PREFIXES.iter().any(|(prefix, _)| part.starts_with(prefix)));
     if let [first, second, ..] = budgets[..] {
         return Err(format!("{first} and {second} both limit DRAM; use one of them"));
     }
@@ -52,7 +18,7 @@ pub(super) fn split(text: &str) -> Result<(String, Option<DramBudget>), String> 
 }
 
 fn parse(part: &str) -> Result<DramBudget, String> {
-    let limit = PREFIXES.iter().find_map(|(prefix, steered)| Some((part.strip_prefix(prefix)?, *steered)));
+    let limit = BUDGET_PREFIXES.iter().find_map(|(prefix, steered)| Some((part.strip_prefix(prefix)?, *steered)));
     let (size, steered) = limit.expect("`split` passes parts with a prefix");
     let dram = Bytes::parse(size).map_err(|error| format!("{part}: {error}"))?;
     if dram.0 == 0 {

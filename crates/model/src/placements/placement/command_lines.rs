@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::{MemoryPolicy, Placement};
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
+use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 
 /// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.

@@ -2,8 +2,9 @@
 
 use super::cores::{CoreIndex, usable};
 use super::memory::{KernelFeatures, NO_WEIGHTS};
-use super::{MemoryPolicy, Placement, PlacementError, reason};
+use super::{PlacementError, reason};
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
+use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::suggest::suggestions;
 use crate::values::topology::Topology;
 

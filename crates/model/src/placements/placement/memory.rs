@@ -4,10 +4,10 @@
 
 use serde::Serialize;
 
-use super::MemoryPolicy;
 use super::cores::{CoreIndex, usable};
 use super::reason;
 use crate::values::id_set::{CpuId, NodeId, NodeSet};
+use crate::values::placement::MemoryPolicy;
 use crate::values::topology::Distances;
 
 /// Features of the running kernel and its file systems that a topology does not contain.

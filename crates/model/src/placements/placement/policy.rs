@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::cores::CoreIndex;
 use super::cpu_rule::{CpuRule, choose_cpus};
 use super::memory::{KernelFeatures, MemoryRule, choose_memory};
-use super::{Placement, PlacementError, parse_for, route, same_place};
+use super::{PlacementError, parse_for, route, same_place};
 use crate::values::id_set::NodeId;
+use crate::values::placement::Placement;
 use crate::values::suggest::suggestions;
 use crate::values::topology::Topology;
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+use super::PlacementError;
 use super::cores::CoreIndex;
-use super::{Placement, PlacementError};
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::placement::{Placement, Route};
 use crate::values::suggest::suggestions;
 use crate::values::topology::{Device, Movability, Topology};
 
@@ -14,25 +13,6 @@ const PREFIX: &str = "irq:";
 
 /// The rules with names; others are lists of CPUs.
 pub(crate) const RULES: [&str; 4] = ["irq:same-core", "irq:same-node", "irq:other-node", "irq:spread"];
-
-/// One interrupt of a device that the user named, and its affinity.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
-    pub device: String,
-    /// Number of the interrupt in `/proc/interrupts`.
-    pub number: u32,
-    pub name: String,
-    /// CPUs that may handle it. Empty if its affinity is not changed.
-    pub cpus: CpuSet,
-}
-
-impl Route {
-    /// Returns the part of a cell's key for this interrupt. It excludes the number, which may change at the next boot.
-    pub(crate) fn key(&self) -> String {
-        let Self { device, name, cpus, .. } = self;
-        format!("{device}:{name}>{}", if cpus.is_empty() { "as-found".into() } else { cpus.to_string() })
-    }
-}
 
 /// Rule by which a name chooses the CPUs of interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]

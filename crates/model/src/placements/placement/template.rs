@@ -1,7 +1,7 @@
 //! Substitutes the variables `{threads}`, `{cpus}` and `{node}` in commands, both for running and for printing them.
 
-use super::MemoryPolicy;
 use crate::values::id_set::CpuSet;
+use crate::values::placement::MemoryPolicy;
 
 /// Values of the variables under one placement.
 #[derive(Clone, Debug, PartialEq, Eq)]

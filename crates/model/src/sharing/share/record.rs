@@ -3,15 +3,14 @@
 use super::pseudonyms::Pseudonyms;
 use super::texts::{TextScrubber, is_plain_device, learn_devices};
 use super::{ShareOptions, SharedRun, facts};
-use crate::analysis::place::{RacePlan, ReductionStep};
-use crate::placements::placement::{Placement, Route};
 use crate::values::capture::Capture;
-use crate::values::plan::{Cell, Plan, SkippedCell, stream};
+use crate::values::placement::{Placement, Route};
+use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SkippedCell, stream};
 use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
 use crate::values::trial::{
-    DeviceInterrupt, Evidence, Outcome, Sample, Trial, TrialId, TrialStatus, Verdict, short_hash,
+    DeviceInterrupt, Evidence, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash,
 };
 use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
@@ -262,7 +261,7 @@ impl Redaction {
         }
     }
 
-    fn outcome(&mut self, outcome: &Outcome) -> Outcome {
+    fn outcome(&mut self, outcome: &TrialOutcome) -> TrialOutcome {
         let status = match &outcome.status {
             TrialStatus::Completed => TrialStatus::Completed,
             TrialStatus::Failed(why) => {
@@ -275,7 +274,7 @@ impl Redaction {
             TrialStatus::Unavailable(why) => TrialStatus::Unavailable(self.words.sentence(why)),
         };
         let samples = outcome.samples.iter();
-        Outcome {
+        TrialOutcome {
             status,
             samples: samples
                 .map(|sample| Sample { series: self.words.public(&sample.series), value: sample.value })

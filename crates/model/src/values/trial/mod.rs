@@ -1,4 +1,4 @@
-//! One trial: its description (`Trial`), its result (`Outcome`), the observations that verify the placement
+//! One trial: its description (`Trial`), its result (`TrialOutcome`), the observations that verify the placement
 //! (`Evidence`) and their judgement (`Verdict`).
 
 mod cpu_time;
@@ -14,7 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::placements::placement::Placement;
+use crate::values::placement::Placement;
 use crate::values::units::Nanos;
 use crate::values::workload::Parameters;
 
@@ -83,7 +83,7 @@ impl TrialStatus {
 
 /// Result of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct TrialOutcome {
     pub status: TrialStatus,
     /// Raw numbers in the order in which they were recorded.
     pub samples: Vec<Sample>,
@@ -92,6 +92,17 @@ pub struct Outcome {
     pub started_unix_ms: u64,
     /// Duration of the whole trial, including start-up and collection of evidence.
     pub took: Nanos,
+}
+
+impl TrialOutcome {
+    /// Creates an outcome whose times are 0 until the executor sets them. A failed trial has no samples.
+    pub fn new(result: Result<Vec<Sample>, TrialStatus>, evidence: Evidence) -> Self {
+        let (status, samples) = match result {
+            Ok(samples) => (TrialStatus::Completed, samples),
+            Err(status) => (status, Vec::new()),
+        };
+        Self { status, samples, evidence, started_unix_ms: 0, took: Nanos(0) }
+    }
 }
 
 impl Role {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Trial, TrialStatus};
-use crate::placements::placement::MemoryPolicy;
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
+use crate::values::placement::MemoryPolicy;
 use crate::values::units::{Bytes, Nanos};
 
 /// Trustworthiness of a trial.

@@ -9,7 +9,7 @@ mod writers;
 
 use std::path::Path;
 
-use model::placements::placement::Placement;
+use model::values::placement::Placement;
 use model::values::record::{EndReason, ImportedTable, RunId, RunRecord, SavedPlacement};
 use store::{MergeReport, Store, StoreError, StoreVersion, export};
 

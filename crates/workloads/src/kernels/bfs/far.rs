@@ -8,7 +8,7 @@ use farmem::array::{FarError, FarFile, FarLocation, Reader, ScratchFile};
 use graph::{
     PartKind, READ_BYTES_MAX, READ_PADDING, SearchFootprint, Storage, StorageError, StorageErrorKind, TailReader,
 };
-use model::placements::placement::MemoryPolicy;
+use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
 
 use crate::job::{Failure, with_hint};

@@ -28,8 +28,8 @@ use graph::{
     ArrayPlacement, Dram, Generator, HeadBudget, IoCounts, Layout, Nodes, OutOfCore, Roots, Search, SearchFootprint,
     Spec, Team, Tuning, Tuples, Validator,
 };
-use model::placements::placement::MemoryPolicy;
 use model::values::id_set::NodeId;
+use model::values::placement::MemoryPolicy;
 use model::values::units::Nanos;
 use model::values::workload::{Better, Parameters, WorkloadSpec};
 

@@ -5,7 +5,7 @@ use model::values::units::Bytes;
 
 use std::collections::BTreeMap;
 
-use model::placements::placement::MemoryPolicy;
+use model::values::placement::MemoryPolicy;
 use model::values::trial::Evidence;
 
 use super::*;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Evidence;
-use crate::placements::placement::Route;
 use crate::values::id_set::CpuSet;
+use crate::values::placement::Route;
 use crate::values::trial::DeviceInterrupt;
 
 /// A new affinity takes effect after the next interrupt, which still arrives on the old CPU; one more may be pending

@@ -1,8 +1,8 @@
 //! Verdicts of trials that are undisturbed except for one piece of evidence.
 
 use super::*;
-use crate::placements::placement::Placement;
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::placement::Placement;
 use crate::values::trial::{FarMemory, Role, ThreadBinding, TrialId};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;

@@ -1,0 +1,165 @@
+//! The placement of one trial: CPUs of its threads, memory policy, affinity of interrupts and limit of DRAM. Deriving
+//! placements from names and topologies is left to `placements`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
+use crate::values::units::Bytes;
+
+/// Prefix of the part of a placement's name that limits DRAM, and whether the paging controller runs.
+pub(crate) const BUDGET_PREFIXES: [(&str, bool); 2] = [("expand:", true), ("swap:", false)];
+
+/// Placement of the threads and the memory of one trial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// As typed by the user: a policy (`smt-one-l3`, `compact+interleave`) or numactl's letters (`-C 0-3 -m 0`).
+    pub name: String,
+    /// Description of the placement on this machine, in one sentence.
+    pub reason: String,
+    /// Number of threads that the workload starts.
+    pub threads: usize,
+    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may use
+    /// all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit placements
+    /// may be longer, if the user named more CPUs than threads.
+    #[serde(rename = "seats")]
+    pub bindings: Vec<CpuId>,
+    pub memory: MemoryPolicy,
+    /// CPUs of a second command that runs concurrently, such as the server of a load generator. Empty if there is no
+    /// second command or the kernel chooses. Both commands have the same memory policy.
+    #[serde(rename = "second", default, skip_serializing_if = "CpuSet::is_empty")]
+    pub server_cpus: CpuSet,
+    /// Affinity of the interrupts of the devices that the user named. Empty if none was named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Route>,
+    /// Limit of the DRAM that the program may use; `None` if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<DramBudget>,
+}
+
+/// Where memory is allocated: the policies of the kernel (`set_mempolicy(2)`) and files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "policy", content = "nodes")]
+pub enum MemoryPolicy {
+    /// No policy is set: the kernel's default.
+    #[default]
+    Kernel,
+    /// On the node of the CPU that touches a page first, set explicitly.
+    Local,
+    /// Only on these nodes.
+    Bind(NodeSet),
+    /// Page by page, round-robin over these nodes.
+    Interleave(NodeSet),
+    /// Round-robin by the weights of `/sys/kernel/mm/mempolicy/weighted_interleave` (Linux 6.9).
+    WeightedInterleave(NodeSet),
+    /// On this node until it is full, then on others.
+    Preferred(NodeId),
+    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is guaranteed.
+    Far,
+}
+
+/// One interrupt of a device that the user named, and its affinity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    pub device: String,
+    /// Number of the interrupt in `/proc/interrupts`.
+    pub number: u32,
+    pub name: String,
+    /// CPUs that may handle it. Empty if its affinity is not changed.
+    pub cpus: CpuSet,
+}
+
+/// Limit of DRAM for the program of a trial; the rest of its memory is far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DramBudget {
+    pub dram: Bytes,
+    /// Whether the paging controller manages swap, as in `nearfar expand`; otherwise the kernel swaps on its own.
+    pub steered: bool,
+}
+
+impl Placement {
+    /// Returns the placement without any binding, the default baseline.
+    pub fn kernel(threads: usize) -> Self {
+        Self {
+            name: "kernel".into(),
+            reason: "no binding: the kernel chooses".into(),
+            threads,
+            bindings: Vec::new(),
+            memory: MemoryPolicy::Kernel,
+            server_cpus: CpuSet::default(),
+            interrupts: Vec::new(),
+            budget: None,
+        }
+    }
+
+    /// Returns the CPUs of the threads as a set. Empty if the kernel chooses.
+    pub fn cpus(&self) -> CpuSet {
+        self.bindings.iter().copied().collect()
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        !self.bindings.is_empty()
+    }
+}
+
+impl MemoryPolicy {
+    /// Returns the nodes on which all pages must be; `None` if the policy does not guarantee nodes.
+    pub fn promised_nodes(&self) -> Option<&NodeSet> {
+        match self {
+            Self::Bind(nodes) | Self::Interleave(nodes) | Self::WeightedInterleave(nodes) => Some(nodes),
+            Self::Kernel | Self::Local | Self::Preferred(_) | Self::Far => None,
+        }
+    }
+
+    /// Whether memory is at least partly outside DRAM. Only built-in kernels can follow such a policy; there is no
+    /// command that applies it to other programs.
+    pub fn is_beyond_dram(&self) -> bool {
+        matches!(self, Self::Far)
+    }
+}
+
+/// Uses numactl's words: `bind 0-1`, `interleave all`.
+impl fmt::Display for MemoryPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel => f.write_str("kernel"),
+            Self::Local => f.write_str("local"),
+            Self::Bind(nodes) => write!(f, "bind {nodes}"),
+            Self::Interleave(nodes) => write!(f, "interleave {nodes}"),
+            Self::WeightedInterleave(nodes) => write!(f, "weighted-interleave {nodes}"),
+            Self::Preferred(node) => write!(f, "preferred {node}"),
+            Self::Far => f.write_str("far"),
+        }
+    }
+}
+
+impl Route {
+    /// Returns the part of a cell's key for this interrupt. It excludes the number, which may change at the next boot.
+    pub(crate) fn key(&self) -> String {
+        let Self { device, name, cpus, .. } = self;
+        format!("{device}:{name}>{}", if cpus.is_empty() { "as-found".into() } else { cpus.to_string() })
+    }
+}
+
+impl DramBudget {
+    /// Returns the part of a placement's name: `expand:1GiB`.
+    pub fn name(self) -> String {
+        let (prefix, _) = BUDGET_PREFIXES[usize::from(!self.steered)];
+        format!("{prefix}{}", self.dram)
+    }
+
+    /// Like [`DramBudget::name`], but never rounded.
+    pub fn exact_name(self) -> String {
+        if Bytes::parse(&self.dram.to_string()) == Ok(self.dram) {
+            return self.name();
+        }
+        let (prefix, _) = BUDGET_PREFIXES[usize::from(!self.steered)];
+        format!("{prefix}{}", self.dram.0)
+    }
+
+    pub(crate) fn reason(self) -> String {
+        let method = if self.steered { "managed by the paging controller" } else { "in the kernel's own swap" };
+        format!("at most {} of DRAM, the rest far, {method}", self.dram)
+    }
+}
