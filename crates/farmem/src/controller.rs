@@ -1,6 +1,6 @@
 //! The paging controller: reads page faults, lets the predictor and the governor decide, and advises the kernel. It has
-//! two threads, because paging out waits for the disk and must not delay prefetches. If the controller dies, the program
-//! continues with the kernel's own swap and without a limit. Must not know how the expansion is set up.
+//! two threads, because paging out waits for the disk and must not delay prefetches. If the controller dies, the
+//! program continues with the kernel's own swap and without a limit. Must not know how the expansion is set up.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

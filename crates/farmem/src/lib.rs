@@ -2,17 +2,17 @@
 //! experiments, workloads or results.
 //!
 //! Data flows one way: `faults` reads page faults, `predict` decides what follows from them, `advise` advises the
-//! kernel; `controller` connects the three, within the limits of the governor (`predict/governor`), and `expansion` sets
-//! up the cgroup and swap. Faults and advice can be recorded (`trace`), also in kernel mode (`recorder`).
+//! kernel; `controller` connects the three, within the limits of the governor (`predict/governor`), and `expansion`
+//! sets up the cgroup and swap. Faults and advice can be recorded (`trace`), also in kernel mode (`recorder`).
 //!
 //! # Invariants
 //!
-//! - **The controller only advises the kernel.** If it is killed, the program loses no data, and `nearfar restore` removes
-//!   what is left. Tests: `nearfar/tests/expand`.
-//! - **Decisions are pure.** `predict` uses no clock and no system call. Its tests replay generated streams, and page faults
-//!   of real programs (`predict/traces`, recorded by `expand --trace`), against a model of memory.
-//! - **A program finds its own bytes**, whatever it does with its mappings. Tests: `tests/operations`, and in both modes
-//!   `nearfar/tests/operations.rs`.
+//! - **The controller only advises the kernel.** If it is killed, the program loses no data, and `nearfar restore`
+//!   removes its cgroup and swap device. Tests: `nearfar/tests/expand`.
+//! - **Decisions are pure.** `predict` uses no clock and no system call. Its tests replay generated streams, and page
+//!   faults of real programs (`predict/traces`, recorded by `expand --trace`), against a model of memory.
+//! - **A program finds its own bytes**, whatever it does with its mappings. Tests: `tests/operations`, and in both
+//!   modes `nearfar/tests/operations.rs`.
 //! - **A far array loses no data.** A failed transfer is an error, and data that could not be written are kept. Test:
 //!   `every_failed_transfer_is_reported_and_loses_nothing` (array/tests.rs).
 

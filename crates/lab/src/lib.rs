@@ -1,10 +1,11 @@
-//! Executes plans: decides which trial runs next, which are retried, when a cell is abandoned, when a run is precise enough
-//! and where it resumes. Every trial is stored before the next one starts. Must not depend on hwloc, SQL or HTML.
+//! Executes plans: decides which trial runs next, which are retried, when a cell is abandoned, when a run is precise
+//! enough and where it resumes. Every trial is stored before the next one starts. Must not depend on hwloc, SQL or
+//! HTML.
 //!
 //! # Invariants
 //!
-//! - **Resuming is a set difference.** A trial whose ID is stored is skipped, so a killed run ends with the same report as
-//!   an uninterrupted one. Tests: `nearfar/tests/resume.rs`, `nearfar/tests/place.rs`.
+//! - **Resuming is a set difference.** A trial whose ID is stored is skipped, so a killed run ends with the same report
+//!   as an uninterrupted one. Tests: `nearfar/tests/resume.rs`, `nearfar/tests/place.rs`.
 //! - **No entropy.** All random decisions derive from the seed that is stored with the run.
 #![forbid(unsafe_code)]
 

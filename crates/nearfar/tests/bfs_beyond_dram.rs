@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What trials may allocate beyond what those of a tiny graph do.
+/// Allowance for allocations that a tiny graph does not need.
 const SLACK_BYTES: u64 = 3 << 20;
 /// Read buffers of each thread.
 const READ_BYTES: u64 = 5 << 20;

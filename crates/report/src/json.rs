@@ -49,8 +49,8 @@ pub fn runs(runs: &[RunSummary]) -> Value {
     json!({ "runs": value(&runs) })
 }
 
-/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: the plan
-/// of a run.
+/// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: the
+/// plan of a run.
 pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
     let cell = |cell: &Cell| {
         let written = plan.spec(&cell.workload).map(|spec| spec.written(&cell.parameters));
@@ -75,7 +75,8 @@ pub fn plan(plan: &Plan, trials: usize, time: Nanos) -> Value {
     })
 }
 
-/// `{"restored":[{"setting","file" or "process","old","new","boot","outcome", …}]}`: the results of restoring changed settings.
+/// `{"restored":[{"setting","file" or "process","old","new","boot","outcome", …}]}`: the results of restoring changed
+/// settings.
 pub fn restored(restored: &[Restored]) -> Value {
     json!({ "restored": value(&restored) })
 }

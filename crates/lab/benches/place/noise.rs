@@ -1,5 +1,5 @@
-//! Observations of a run: true times with noise, drift, bursts, failed trials and hanging trials, all derived from a seed.
-//! Must not know any rule.
+//! Observations of a run: true times with noise, drift, bursts, failed trials and hanging trials, all derived from a
+//! seed. Must not know any rule.
 
 use model::stats::racing::Lap;
 use rand::{Rng, SeedableRng};

@@ -1,5 +1,5 @@
-//! Regret of the candidate set: its best candidate compared with a noise-free search that moves one thread at a time. The
-//! search is local, so this is a lower bound. The models are smooth, so it holds less for real machines.
+//! Regret of the candidate set: its best candidate compared with a noise-free search that moves one thread at a time.
+//! The search is local, so this is a lower bound. The models are smooth, so it holds less for real machines.
 
 use model::placements::candidates::{SearchSpace, Threads, candidates, neighbours};
 use model::values::placement::Placement;

@@ -1,5 +1,5 @@
-//! True times of a simulated world: the time of each candidate placement of a machine, by simple models of five kinds of
-//! program. They serve to evaluate rules, not to predict machines. Must not know noise.
+//! True times of a simulated world: the time of each candidate placement of a machine, by simple models of five kinds
+//! of program. They serve to evaluate rules, not to predict machines. Must not know noise.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! Runs one trial of an external program: preparation, server, warm-up runs, measured run and clean-up, each with its own
-//! time limit. After a failure, started processes are ended and clean-up still runs. `machine` starts and monitors them.
+//! Runs one trial of an external program: preparation, server, warm-up runs, measured run and clean-up, each with its
+//! own time limit. After a failure, started processes are ended and clean-up still runs. `machine` starts and monitors
+//! them.
 
 use std::fs::File;
 use std::sync::Arc;

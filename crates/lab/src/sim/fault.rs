@@ -1,5 +1,5 @@
-//! Faults injected into a simulated machine: the program is killed, the disk is full, a CPU goes offline, a child process
-//! hangs, a placement is violated.
+//! Faults injected into a simulated machine: the program is killed, the disk is full, a CPU goes offline, a child
+//! process hangs, a placement is violated.
 
 use model::values::id_set::CpuId;
 use model::values::trial::{Trial, TrialOutcome, TrialStatus};

@@ -1,5 +1,5 @@
-//! A simulated machine: a topology from a file, a performance model, noise and faults. Outcomes are functions of the seed
-//! and the trial, so a resumed run gives identical results. Runs are marked as simulated.
+//! A simulated machine: a topology from a file, a performance model, noise and faults. Outcomes are functions of the
+//! seed and the trial, so a resumed run gives identical results. Runs are marked as simulated.
 
 mod fault;
 mod noise;

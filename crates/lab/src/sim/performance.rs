@@ -52,7 +52,8 @@ fn limit(trial: &Trial) -> Limit {
     }
 }
 
-/// Bandwidth falls with the square root of the distance: to a twelfth, as from 47 to 4 GiB/s with arrays on an Optane SSD.
+/// Bandwidth falls with the square root of the distance: to a twelfth, as from 47 to 4 GiB/s with arrays on an Optane
+/// SSD.
 const FAR_DISTANCE: f64 = 144.0;
 
 /// Speed with half of the memory in swap relative to all of it in DRAM.
@@ -164,7 +165,8 @@ fn queueing(trial: &Trial) -> f64 {
     1.0 + (readers * QUEUE_PER_READER).min(QUEUE_MAX) * READ_NS / (READ_NS + delay_ns.unsigned_abs() as f64)
 }
 
-/// Total bandwidth of the readers of `loaded` in MB/s. Each alternates a 4 KiB read, longer in a full queue, and a pause.
+/// Total bandwidth of the readers of `loaded` in MB/s. Each alternates a 4 KiB read, longer in a full queue, and a
+/// pause.
 pub fn load(trial: &Trial, series: &str) -> Option<f64> {
     if (trial.workload.as_str(), series) != ("loaded", "load") {
         return None;

@@ -1,5 +1,5 @@
-//! Generates synthetic fleets from a seed, with known differences and realistic noise: machines of one class, in rounds.
-//! Must not depend on the implementation of the survey.
+//! Generates synthetic fleets from a seed, with known differences and realistic noise: machines of one class, in
+//! rounds. Must not depend on the implementation of the survey.
 
 use model::analysis::compare::ComparedRun;
 use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};

@@ -20,9 +20,9 @@ pub struct Placement {
     pub reason: String,
     /// Number of threads that the workload starts.
     pub threads: usize,
-    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may use
-    /// all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit placements
-    /// may be longer, if the user named more CPUs than threads.
+    /// Thread i is pinned to `bindings[i]`. Empty if the kernel chooses. A command starts its threads itself and may
+    /// use all of these CPUs. Never shorter than `threads`: a CPU that several threads share is repeated. Explicit
+    /// placements may be longer, if the user named more CPUs than threads.
     #[serde(rename = "seats")]
     pub bindings: Vec<CpuId>,
     pub memory: MemoryPolicy,
@@ -55,7 +55,8 @@ pub enum MemoryPolicy {
     WeightedInterleave(NodeSet),
     /// On this node until it is full, then on others.
     Preferred(NodeId),
-    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is guaranteed.
+    /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is
+    /// guaranteed.
     Far,
 }
 

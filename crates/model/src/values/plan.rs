@@ -76,7 +76,7 @@ pub struct SizePlan {
     pub within_percent: f64,
 }
 
-/// What distinguishes the columns of a comparison.
+/// The property by which a comparison groups its columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// Placements of one or several runs on the same machine.

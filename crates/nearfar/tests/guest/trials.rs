@@ -28,8 +28,8 @@ pub fn reasons(trial: &Value) -> String {
     reasons.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ")
 }
 
-/// Checks that the placement of a trial is verified. Emulated CPUs are slow, so a few milliseconds of a kernel thread may
-/// count as other programs: such a trial is suspect, but its placement is verified.
+/// Checks that the placement of a trial is verified. Emulated CPUs are slow, so a few milliseconds of a kernel thread
+/// may count as other programs: such a trial is suspect, but its placement is verified.
 pub fn assert_verified(trial: &Value) {
     let disturbed =
         trial["verdict"] == "suspect" && reasons(trial).split("; ").all(|reason| reason.contains("other programs"));

@@ -1,5 +1,5 @@
-//! The documentation site: scripts/site builds it and checks its links, and Chromium displays and searches it from local
-//! files, without a server or network.
+//! The documentation site: scripts/site builds it and checks its links, and Chromium displays and searches it from
+//! local files, without a server or network.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,6 +1,7 @@
-//! Decides what the paging controller may cost: when it backs off because faults form no streams, when it pauses because
-//! its CPU time is not earned, and when it frees memory for processes that wait. Pure, like the predictor: times and
-//! counters are arguments. Must not know how faults are sampled, how time is measured or how pages are evicted.
+//! Decides what the paging controller may cost: when it backs off because faults form no streams, when it pauses
+//! because its CPU time is not earned, and when it frees memory for processes that wait. Pure, like the predictor:
+//! times and counters are arguments. Must not know how faults are sampled, how time is measured or how pages are
+//! evicted.
 
 #[cfg(test)]
 mod replay;
@@ -37,7 +38,7 @@ pub(crate) enum Sampling {
     Off,
 }
 
-/// What the controller achieved and spent since its start.
+/// Work and cost of the controller since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Pages prefetched or evicted.
@@ -47,7 +48,7 @@ pub(crate) struct Effort {
     pub elapsed: Duration,
 }
 
-/// What to do after a rescue.
+/// Decision after a rescue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guard {
     Keep,

@@ -15,7 +15,7 @@ use crate::trace::{Decoder, Record};
 struct Assumed {
     /// CPU time of a sample.
     cpu: Duration,
-    /// How many times faster the program runs than in the recording.
+    /// Factor by which the program runs faster than in the recording.
     speed: u32,
 }
 
@@ -75,7 +75,7 @@ impl ControllerModel {
         if pause.is_some() {
             return;
         }
-        // What is left in the ring at the start of a back-off is dropped.
+        // Samples that are still in the ring when a back-off starts are dropped.
         if self.sampling == Sampling::On {
             ring.iter().for_each(|fault| self.predictor.observe(fault));
         }

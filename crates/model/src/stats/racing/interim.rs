@@ -1,5 +1,6 @@
-//! Interim analysis of complete blocks: the leader, and the probability of each other candidate to be better by more than
-//! the indifference. Uses a table of numbers without missing values; must not depend on candidates, stages or budgets.
+//! Interim analysis of complete blocks: the leader, and the probability of each other candidate to be better by more
+//! than the indifference. Uses a table of numbers without missing values; must not depend on candidates, stages or
+//! budgets.
 //!
 //! Values are logarithms and less is better, so differences are relative (0.01 is 1 %).
 
@@ -10,12 +11,13 @@ pub(super) const SETTLED_FROM: usize = 6;
 
 /// Ratio of the standard deviation to the median absolute deviation of normal values.
 const MAD_TO_SD: f64 = 1.4826;
-/// Values further than this many standard deviations from the median are winsorized to that distance, so a burst of 30 %
-/// has the effect of one bad trial. Normal noise is hardly changed (Tukey; Dixon 1960).
+/// Values further than this many standard deviations from the median are winsorized to that distance, so a burst of 30
+/// % has the effect of one bad trial. Normal noise is hardly changed (Tukey; Dixon 1960).
 const CUT_SDS: f64 = 2.5;
 /// Factor by which winsorizing at [`CUT_SDS`] reduces the variance of normal noise.
 const WINSORIZED_VARIANCE: f64 = 1.06;
-/// From this number of blocks, a candidate's own deviation is precise enough that half the common one suffices as minimum.
+/// From this number of blocks, a candidate's own deviation is precise enough that half the common one suffices as
+/// minimum.
 const OWN_DEVIATION_FROM: usize = 12;
 /// Weight of the common variance against a candidate's own, in degrees of freedom (Smyth, Statistical Applications in
 /// Genetics and Molecular Biology 3, 2004). Interim analyses of 2 to 4 blocks only work with it.
@@ -36,7 +38,8 @@ pub(super) struct Challenger {
 /// Treatment of the first blocks in an interim analysis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum EarlyRule {
-    /// With 2 blocks use the value that favours the challenger, with 3 or 4 the median, so that one burst drops no candidate.
+    /// With 2 blocks use the value that favours the challenger, with 3 or 4 the median, so that one burst drops no
+    /// candidate.
     Kind,
     /// Use the winsorized mean from the start.
     Plain,
@@ -48,8 +51,9 @@ pub(super) fn leader(columns: &[Vec<f64>]) -> usize {
     (0..effects.len()).min_by(|one, other| effects[*one].total_cmp(&effects[*other])).unwrap_or(0)
 }
 
-/// Returns the mean of each column after subtracting the medians of the rows; the smallest leads. Bursts within a block do
-/// not cancel between neighbours, so values are winsorized. Requires columns of equal length with at least one value.
+/// Returns the mean of each column after subtracting the medians of the rows; the smallest leads. Bursts within a block
+/// do not cancel between neighbours, so values are winsorized. Requires columns of equal length with at least one
+/// value.
 pub fn column_effects(columns: &[Vec<f64>]) -> Vec<f64> {
     let rows = columns[0].len();
     let row_medians: Vec<f64> =
@@ -64,8 +68,8 @@ pub fn column_effects(columns: &[Vec<f64>]) -> Vec<f64> {
     lifted.iter().map(|column| mean(&pulled_in(column, cut))).collect()
 }
 
-/// Analyses columns of equal length, with at least 2 rows and 2 columns. `seen(column, leader)` is the number of rows in
-/// which both were measured; imputed rows add no precision. Returns all columns except the leader's.
+/// Analyses columns of equal length, with at least 2 rows and 2 columns. `seen(column, leader)` is the number of rows
+/// in which both were measured; imputed rows add no precision. Returns all columns except the leader's.
 pub(super) fn analyse(
     columns: &[Vec<f64>],
     seen: impl Fn(usize, usize) -> usize,
@@ -91,8 +95,8 @@ pub(super) fn analyse(
     others.iter().enumerate().map(challenger).collect()
 }
 
-/// Returns the winsorized mean of each column of differences, with its t interval; at least 2 rows. This is the estimate of
-/// interim analyses, for comparisons of a race with other rules.
+/// Returns the winsorized mean of each column of differences, with its t interval; at least 2 rows. This is the
+/// estimate of interim analyses, for comparisons of a race with other rules.
 pub fn winsorized_means(differences: &[Vec<f64>], confidence: f64) -> Vec<(f64, Option<Interval>)> {
     let with_interval = |Estimate { mean, error, freedom }: Estimate| {
         let part = Mean { value: mean, variance: error * error, freedom };
@@ -151,8 +155,8 @@ pub(super) fn moderated_variance(shared: f64, own: f64, freedom: f64) -> (f64, f
     (moderated(shared, PRIOR_FREEDOM, own, freedom), PRIOR_FREEDOM + freedom)
 }
 
-/// Returns mean and error of 2 to 4 differences such that a single burst does not count against a challenger. The errors
-/// are those of a single value and of a median, relative to that of a mean.
+/// Returns mean and error of 2 to 4 differences such that a single burst does not count against a challenger. The
+/// errors are those of a single value and of a median, relative to that of a mean.
 fn kind(differences: &[f64], error: f64) -> (f64, f64) {
     if differences.len() == 2 {
         return (differences[0].min(differences[1]), error * 2f64.sqrt());
@@ -208,7 +212,8 @@ mod tests {
     use crate::stats::racing::missing::complete;
     use crate::stats::statistics::golden::{assert_close, number, numbers};
 
-    /// Values by `make_racing.py` in the same directory, with the formulas of the Python prototype used to tune the rule.
+    /// Values by `make_racing.py` in the same directory, with the formulas of the Python prototype used to tune the
+    /// rule.
     fn golden() -> Value {
         serde_json::from_str(include_str!("../../../tests/golden/racing.json")).unwrap()
     }

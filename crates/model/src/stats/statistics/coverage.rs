@@ -1,4 +1,5 @@
-//! Checks that 95 % intervals contain the true value in 95 % of cases, on simulated log-normal samples with fixed seeds.
+//! Checks that 95 % intervals contain the true value in 95 % of cases, on simulated log-normal samples with fixed
+//! seeds.
 
 use std::ops::RangeInclusive;
 

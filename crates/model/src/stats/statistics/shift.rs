@@ -20,8 +20,8 @@ const SIDE_MAX: usize = 2_000;
 const _: () = assert!(AVERAGED_MAX * (AVERAGED_MAX + 1) / 2 <= COMBINATIONS_MAX);
 const _: () = assert!(SIDE_MAX * SIDE_MAX <= COMBINATIONS_MAX);
 
-/// Returns the centre of one sample, or of the differences of pairs: the median of the averages of any two, including each
-/// with itself. In the unit of the samples. The seed is only used to reduce more than 2800 samples.
+/// Returns the centre of one sample, or of the differences of pairs: the median of the averages of any two, including
+/// each with itself. In the unit of the samples. The seed is only used to reduce more than 2800 samples.
 ///
 /// `None` without samples or with one that is not finite; the interval is `None` with fewer than 2, or with a
 /// confidence outside (0, 1).
@@ -38,10 +38,11 @@ pub fn hodges_lehmann_center(values: &[f64], confidence: f64, seed: u64) -> Opti
     estimate(&mut averages, depth, || student_interval(&values, confidence))
 }
 
-/// Returns the difference of the candidate to the baseline: the median of all differences of one from each side. In the unit
-/// of the samples. The seed is only used to reduce samples with more than 4 million differences.
+/// Returns the difference of the candidate to the baseline: the median of all differences of one from each side. In the
+/// unit of the samples. The seed is only used to reduce samples with more than 4 million differences.
 ///
-/// `None` if a side has no samples or one that is not finite, or if the shift is outside the range of `f64`. The interval is
+/// `None` if a side has no samples or one that is not finite, or if the shift is outside the range of `f64`. The
+/// interval is
 /// `None` if a side has fewer than 2 and ranks do not reach the confidence, or with a confidence outside (0, 1).
 pub fn hodges_lehmann_shift(baseline: &[f64], candidate: &[f64], confidence: f64, seed: u64) -> Option<Estimate> {
     if baseline.is_empty() || candidate.is_empty() {
@@ -66,7 +67,8 @@ fn side_max(other: usize) -> usize {
     COMBINATIONS_MAX / other.min(SIDE_MAX)
 }
 
-/// Returns the median of the combinations, and the interval at this depth; without a depth, the interval for few samples.
+/// Returns the median of the combinations, and the interval at this depth; without a depth, the interval for few
+/// samples.
 fn estimate(
     combinations: &mut [f64],
     depth: Option<usize>,

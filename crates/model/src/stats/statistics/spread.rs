@@ -2,14 +2,16 @@
 
 use super::summary::sorted;
 
-/// Reciprocal of the quantile of differences of normal values that is used, which scales the estimate to their deviation.
+/// Reciprocal of the quantile of differences of normal values that is used, which scales the estimate to their
+/// deviation.
 const NORMAL_SCALE: f64 = 2.2219;
 /// Bias factors for few values, from two (Croux and Rousseeuw, in Computational Statistics 1, 1992).
 const FEW: [f64; 8] = [0.399, 0.994, 0.512, 0.844, 0.611, 0.857, 0.669, 0.872];
 
-/// Returns a scale estimate, as a standard deviation in the unit of the values, that up to half of them cannot distort: Qn of
-/// Rousseeuw and Croux (Journal of the American Statistical Association 88, 1993), the first quartile of all differences. On
-/// normal values it has 82 % of the efficiency of the standard deviation; [`super::mad_noise`] has 37 %.
+/// Returns a scale estimate, as a standard deviation in the unit of the values, that up to half of them cannot distort:
+/// Qn of Rousseeuw and Croux (Journal of the American Statistical Association 88, 1993), the first quartile of all
+/// differences. On normal values it has 82 % of the efficiency of the standard deviation; [`super::mad_noise`] has 37
+/// %.
 ///
 /// `None` with fewer than 2 values or one that is not finite.
 pub fn qn_scale(values: &[f64]) -> Option<f64> {

@@ -32,7 +32,8 @@ pub struct ReductionStep {
 pub struct Stages {
     /// Whether the candidate is in the first stage. All are, unless there are more than `candidates::STAGED_ABOVE`.
     pub first: Vec<bool>,
-    /// Equal for candidates with the same CPUs and number of threads. They differ in memory or in the second command's CPUs.
+    /// Equal for candidates with the same CPUs and number of threads. They differ in memory or in the second command's
+    /// CPUs.
     pub shape: Vec<usize>,
     /// Memory policy in relation to the CPUs.
     pub policy: Vec<MemoryChoice>,
@@ -119,9 +120,9 @@ impl Stages {
     }
 
     /// Returns the candidates of the second stage after `winner` won the first: its CPUs with every memory policy and
-    /// interrupt affinity, and all CPUs with the winner's policy and affinity (or, for CPU sets without this combination,
-    /// with the kernel's policy and unchanged interrupts). If the number of threads is searched, only with the winner's
-    /// number, the next smaller and the next larger. Sorted; always includes the baseline and the winner.
+    /// interrupt affinity, and all CPUs with the winner's policy and affinity (or, for CPU sets without this
+    /// combination, with the kernel's policy and unchanged interrupts). If the number of threads is searched, only with
+    /// the winner's number, the next smaller and the next larger. Sorted; always includes the baseline and the winner.
     pub fn second(&self, winner: usize) -> Vec<usize> {
         let near = self.near_threads(self.threads[winner]);
         // Plans stored before interrupts could be placed have no routes.
