@@ -402,7 +402,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         check(&format!("{header}{long},m,u,lower,1\n"), "line 2, column test: longer than 200 bytes");
         check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");
         check(&format!("{header}t,m,u,lower,{long}\n"), "xxx…' is not a number");
-        check(&"x".repeat(BYTES_MAX as usize + 1), ": larger than the 4 MiB");
+        check(&"x".repeat(BYTES_MAX as usize + 1), ": larger than 4 MiB");
         // A quote that is never closed makes the rest of the file one field.
         check(&format!("{header}\"{}", "t,m,u,lower,1\n".repeat(50)), "line 2: 1 fields, but the header has 5");
     }

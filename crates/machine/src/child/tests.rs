@@ -157,8 +157,8 @@ fn child_that_changes_its_affinity_is_detected() {
     assert!(finished.evidence.cpus_seen.contains(a), "{:?}", finished.evidence);
     let verdict = verdict(&[b], MemoryPolicy::Kernel, &finished);
     assert_eq!(verdict.grade, Grade::Invalid);
-    assert!(verdict.reasons.iter().any(|why| why.contains("got the affinity")), "{verdict:?}");
-    assert!(verdict.reasons.iter().any(|why| why.contains("it ran on cpus")), "{verdict:?}");
+    assert!(verdict.reasons.iter().any(|why| why.contains("had the affinity")), "{verdict:?}");
+    assert!(verdict.reasons.iter().any(|why| why.contains("it ran on CPUs")), "{verdict:?}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn parameters_and_metrics_match_those_of_io() {
 #[test]
 fn multiple_files_return_an_error() {
     let refusal = io::ExternalFile::open(&TrialContext { threads: 2, ..job(&[("file", "/x,/y")]) }).err().unwrap();
-    assert!(refusal.to_string().contains("several files at once are workload io's"), "{refusal}");
+    assert!(refusal.to_string().contains("several files at once are supported by workload io only"), "{refusal}");
 }
 
 #[test]
