@@ -122,7 +122,7 @@ impl Expansion {
             .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
         let device = LoopDevice::attach(&file, page as u32).map_err(|error| {
             Unavailable::io("cannot create a loop device for far memory", &error)
-                .hint("run as root; the kernel needs loop devices (modprobe loop)")
+                .with_hint("run as root; the kernel needs loop devices (modprobe loop)")
         })?;
         // Before the first change: opening the fault source fails without permission.
         let steered = budget.engine == PagingMode::Steered;
@@ -241,7 +241,7 @@ impl Drop for Expansion {
 fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailable> {
     if budget.dram.0 < DRAM_MIN.0 {
         return Err(Unavailable::unavailable(format!("a DRAM limit of {} is too small for any program", budget.dram))
-            .hint(format!("use at least {DRAM_MIN}")));
+            .with_hint(format!("use at least {DRAM_MIN}")));
     }
     let probes = machine::expand_probes::read(&site.root);
     if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered) {
@@ -258,7 +258,7 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
         return Err(Unavailable::unavailable(format!(
             "far memory in '{dir}' would be unencrypted, but all swap of this machine is encrypted"
         ))
-        .hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));
+        .with_hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));
     }
     Ok(())
 }
@@ -266,7 +266,7 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
 fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
     FaultSource::open(minor_period).map_err(|error| {
         Unavailable::io("cannot sample page faults (perf_event_open)", &error)
-            .hint("run as root outside restricted containers, or use --engine kernel")
+            .with_hint("run as root outside restricted containers, or use --engine kernel")
     })
 }
 

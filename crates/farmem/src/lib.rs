@@ -30,6 +30,7 @@ use std::fmt;
 use std::io;
 
 use machine::undo::ChangeError;
+use model::hint::Hinted;
 
 pub use controller::ControllerStats;
 pub use expansion::{DRAM_MIN, Expansion, ExpansionLimits, ExpansionStatus, PagingMode};
@@ -40,7 +41,8 @@ pub fn page_bytes() -> u64 {
 }
 
 /// The reason why far memory is not available.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
 pub struct Unavailable {
     /// The operation, its object and the kernel's error.
     pub what: String,
@@ -60,18 +62,16 @@ impl Unavailable {
         Self { what: format!("{what}: {error}"), hint: None, not_permitted }
     }
 
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
 
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+impl Hinted for Unavailable {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
-
-impl std::error::Error for Unavailable {}
 
 impl From<array::FarError> for Unavailable {
     fn from(error: array::FarError) -> Self {

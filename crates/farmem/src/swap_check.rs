@@ -13,7 +13,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), Unavailable> {
     let name = dir.display();
     let kind = File::open(dir).and_then(|dir| FileSystem::of(&dir)).map_err(|error| {
         Unavailable::io(format!("cannot use {name} for far memory"), &error)
-            .hint("use --far-path with a directory on a disk")
+            .with_hint("use --far-path with a directory on a disk")
     })?;
     if !kind.is_over_a_network() {
         return Ok(());
@@ -22,7 +22,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), Unavailable> {
     Err(Unavailable::unavailable(format!(
         "{name} is on {network}, where writing out memory needs memory, so the machine could deadlock"
     ))
-    .hint("use --far-path with a directory on a local disk"))
+    .with_hint("use --far-path with a directory on a local disk"))
 }
 
 /// Returns true if this machine swaps to encrypted disks only while the directory's disk is not encrypted, so that

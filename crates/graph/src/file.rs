@@ -7,7 +7,6 @@
 //! before. Sections: rows of each column and of the tail lists (u32), head columns (u32, padded to 64 rows), tail lists
 //! (encoded), starts of the tail lists (u64), labels of the ranks (u32).
 
-use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -34,39 +33,28 @@ pub(crate) const HEADER_BYTES: usize = FIELDS_BYTES + SECTIONS.len() * 40 + 32;
 const PIECE: usize = 4096;
 
 /// Reason why a file is rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
     /// Reading or writing failed.
+    #[error("{0}")]
     Io(String),
+    #[error("not a graph file of nearfar")]
     Foreign,
     /// The format version is unknown.
+    #[error("unsupported graph format {0}: this version of nearfar reads format {VERSION}")]
     Version(u32),
+    #[error("the file is truncated in its {0}")]
     Cut(&'static str),
     /// A checksum does not match.
+    #[error("the file is damaged: the checksum of its {0} does not match")]
     Damaged(&'static str),
     /// The checksums match, but the contents are inconsistent.
+    #[error("invalid graph: {0}")]
     Impossible(String),
     /// The file is valid, but the graph cannot be loaded here.
+    #[error(transparent)]
     Graph(Error),
 }
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(why) => f.write_str(why),
-            Self::Foreign => f.write_str("not a graph file of nearfar"),
-            Self::Version(version) => {
-                write!(f, "unsupported graph format {version}: this version of nearfar reads format {VERSION}")
-            }
-            Self::Cut(part) => write!(f, "the file is truncated in its {part}"),
-            Self::Damaged(part) => write!(f, "the file is damaged: the checksum of its {part} does not match"),
-            Self::Impossible(why) => write!(f, "invalid graph: {why}"),
-            Self::Graph(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for FileError {}
 
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -61,7 +61,8 @@ pub trait Storage: Sync {
 }
 
 /// Failure of a read or write of a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
 pub struct StorageError {
     pub kind: StorageErrorKind,
     /// The operation, its object and the system's error.
@@ -94,11 +95,5 @@ impl From<ErrorKind> for StorageErrorKind {
 impl StorageError {
     pub(crate) fn damaged(part: PartKind, how: impl fmt::Display) -> Self {
         Self { kind: StorageErrorKind::Damaged, what: format!("scratch file {} is damaged: {how}", part.name()) }
-    }
-}
-
-impl fmt::Display for StorageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
     }
 }

@@ -8,7 +8,6 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::Path;
@@ -17,6 +16,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
+use model::hint::Hinted;
 use model::values::id_set::{NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
@@ -38,14 +38,17 @@ pub enum HugePages {
 }
 
 /// Memory that could not be placed or inspected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
+    #[error(transparent)]
     Refused(SyscallError),
     /// Too little memory is available; touching it would trigger the kernel's OOM killer.
+    #[error("{asked} of memory do not fit: {} are {}", available.bytes, available.of)]
     TooLarge {
         asked: Bytes,
         available: AvailableMemory,
     },
+    #[error("0 bytes of memory cannot be placed")]
     Empty,
 }
 
@@ -58,25 +61,11 @@ pub struct AvailableMemory {
     pub of: String,
 }
 
-impl fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Hinted for MemoryError {
+    fn hint(&self) -> Option<String> {
         match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::TooLarge { asked, available } => {
-                write!(f, "{asked} of memory do not fit: {} are {}", available.bytes, available.of)
-            }
-            Self::Empty => f.write_str("0 bytes of memory cannot be placed"),
-        }
-    }
-}
-
-impl std::error::Error for MemoryError {}
-
-impl MemoryError {
-    pub fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Refused(refusal) => refusal.hint.as_deref(),
-            Self::TooLarge { .. } => Some("choose a smaller size, or stop other programs that use memory"),
+            Self::Refused(refused) => refused.hint(),
+            Self::TooLarge { .. } => Some("choose a smaller size, or stop other programs that use memory".into()),
             Self::Empty => None,
         }
     }

@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -13,12 +12,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_long, c_uint, c_ulong, c_void};
+use model::hint::Hinted;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 
 use crate::perf;
 
 /// A failed system call: the operation and its object, errno, and a hint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {what}: {}", io::Error::from_raw_os_error(*errno))]
 pub struct SyscallError {
     /// Operation and object, such as `set the affinity to CPU 7 (sched_setaffinity)`.
     pub what: String,
@@ -38,13 +39,11 @@ impl SyscallError {
     }
 }
 
-impl fmt::Display for SyscallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}", self.what, io::Error::from_raw_os_error(self.errno))
+impl Hinted for SyscallError {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
-
-impl std::error::Error for SyscallError {}
 
 /// Maximum number of CPUs of Linux.
 const CPUS_MAX: usize = 8192;

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 pub mod analysis;
 pub mod experiments;
+pub mod hint;
 pub mod import;
 pub mod placements;
 pub mod sharing;

@@ -36,18 +36,62 @@ pub struct CliError {
 
 pub type CommandResult = Result<ExitCode, CliError>;
 
+/// The message of a [`CliError`], and the hint of errors that know one.
+pub trait Message {
+    fn text(&self) -> String;
+
+    fn hint(&self) -> Option<String> {
+        None
+    }
+}
+
+impl<T: Message + ?Sized> Message for &T {
+    fn text(&self) -> String {
+        (**self).text()
+    }
+
+    fn hint(&self) -> Option<String> {
+        (**self).hint()
+    }
+}
+
+macro_rules! messages {
+    (plain: $($plain:ty),* ; hinted: $($hinted:ty),* $(,)?) => {
+        $(impl Message for $plain {
+            fn text(&self) -> String {
+                self.to_string()
+            }
+        })*
+        $(impl Message for $hinted {
+            fn text(&self) -> String {
+                self.to_string()
+            }
+
+            fn hint(&self) -> Option<String> {
+                Hinted::hint(self)
+            }
+        })*
+    };
+}
+
+// A list instead of every type that can be displayed, so that no error loses its hint on the way.
+messages! {
+    plain: str, String, std::io::Error, PlanError, PlacementError;
+    hinted: StoreError, ExportError, ImportError, TopologyError, LaunchError, SyscallError, ExperimentError, Unavailable,
+}
+
 impl CliError {
-    pub fn usage(message: impl Display) -> Self {
+    pub fn usage(message: impl Message) -> Self {
         Self::with(CliStatus::Usage, message)
     }
 
-    pub fn failure(message: impl Display) -> Self {
+    pub fn failure(message: impl Message) -> Self {
         Self::with(CliStatus::Failure, message)
     }
 
     /// A topology that cannot be read.
     pub fn topology(error: &TopologyError) -> Self {
-        Self::usage(error).maybe_hint(error.hint.as_deref())
+        Self::usage(error)
     }
 
     /// A plan that cannot be built: an invalid request, or a machine that has none of the requested placements.
@@ -72,13 +116,8 @@ impl CliError {
         Self::with(status, error)
     }
 
-    pub fn with(status: CliStatus, message: impl Display) -> Self {
-        let text = message.to_string();
-        // Errors of other crates may carry their hint in the text.
-        match text.split_once("\nhint: ") {
-            Some((message, hint)) => Self { status, message: message.into(), hint: Some(hint.into()) },
-            None => Self { status, message: text, hint: None },
-        }
+    pub fn with(status: CliStatus, message: impl Message) -> Self {
+        Self { status, message: message.text(), hint: message.hint() }
     }
 
     pub fn hint(mut self, hint: impl Display) -> Self {
@@ -89,7 +128,7 @@ impl CliError {
         self
     }
 
-    pub fn maybe_hint(self, hint: Option<&str>) -> Self {
+    pub fn maybe_hint(self, hint: Option<impl Display>) -> Self {
         match hint {
             Some(hint) => self.hint(hint),
             None => self,

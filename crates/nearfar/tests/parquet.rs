@@ -192,7 +192,7 @@ fn unusable_parquet_directories_are_reported() {
         ("parquet:", &program, &[], 2, "expected a directory"),
         ("sqlite:good", &program, &[], 2, "sqlite:good"),
         ("parquet:good", "no-such-duckdb", &[], 77, "cannot start no-such-duckdb: "),
-        ("parquet:good", "./no-such-duckdb", &[], 77, "hint: DuckDB's command-line program is needed"),
+        ("parquet:good", "./no-such-duckdb", &[], 77, "hint: install DuckDB's command-line program"),
         ("parquet:good", "./fails", &[], 1, "fails failed: Out of  [2JMemory Error\n"),
     ];
     let id = &run_ids(dir)[0];

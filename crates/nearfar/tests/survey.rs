@@ -210,6 +210,6 @@ fn usage_errors_are_reported() {
         assert!(stderr.contains(expected), "{label}: {stderr}");
     }
     let alone = fleet.print("node-0.db", &["fleet", "compare"]);
-    assert!(alone.contains("1 machine: with fewer than 7 of a class"), "{alone}");
+    assert!(alone.contains("1 machine; at least 7 machines of a class are required"), "{alone}");
     assert!(!Path::new(&fleet.dir.path().join("none.db")).exists());
 }

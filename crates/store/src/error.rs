@@ -1,8 +1,8 @@
 //! Errors of results files and servers: each names the failed operation, the file or server, and a hint if one exists.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
+use model::hint::Hinted;
 use model::values::record::RunId;
 use model::values::trial::TrialId;
 use rusqlite::ErrorCode;
@@ -11,28 +11,33 @@ use rusqlite::ffi;
 use crate::address::is_server;
 use crate::lock;
 
-/// An error of a results file or a server. Its text ends with a line `hint: …` if there is one.
-#[derive(Debug)]
+/// An error of a results file or a server.
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The file does not exist.
+    #[error("{} does not exist", describe(path))]
     Missing {
         path: PathBuf,
     },
     /// The file or its directory cannot be opened or created.
+    #[error("cannot open {}: {cause}", path.display())]
     CannotOpen {
         /// The file or the directory.
         path: PathBuf,
         cause: String,
     },
     /// The file is not a SQLite database.
+    #[error("{} is not a results file (not a SQLite database)", path.display())]
     NotADatabase {
         path: PathBuf,
     },
     /// The file is a database of another program.
+    #[error("{} is a database of another program", path.display())]
     Foreign {
         path: PathBuf,
     },
     /// A newer version of this program wrote the file.
+    #[error("{} was written by a newer nearfar (schema {found}, this program knows {known})", describe(path))]
     Newer {
         path: PathBuf,
         found: u32,
@@ -40,125 +45,149 @@ pub enum StoreError {
         known: u32,
     },
     /// An older version of this program wrote the file, and it cannot be migrated because it was opened read-only.
+    #[error("{} was written by an older nearfar (schema {found}, this program reads {known})", describe(path))]
     Older {
         path: PathBuf,
         found: u32,
         /// The version that this program reads.
         known: u32,
     },
+    #[error("{} is damaged: {cause}", describe(path))]
     Damaged {
         path: PathBuf,
         cause: String,
     },
     /// Another program holds a lock on the file.
+    #[error("{} is locked by {}", describe(path), holders(by))]
     Locked {
         path: PathBuf,
         /// The lock's holders, if the kernel reports them: `process 4711 (sqlite3)`.
         by: Vec<String>,
     },
     /// The disk is full. Earlier trials are still stored.
+    #[error("no space left on the disk of {}", describe(path))]
     NoSpace {
         path: PathBuf,
     },
     /// The file or its directory cannot be written.
+    #[error("cannot write {}: the file or its directory is read-only", describe(path))]
     ReadOnly {
         path: PathBuf,
     },
     /// Any other error of the database.
+    #[error("{}: {cause}", describe(path))]
     Refused {
         path: PathBuf,
         cause: String,
     },
     /// The address of a server is invalid.
+    #[error("--store {}: {cause}", path.display())]
     BadAddress {
         path: PathBuf,
         cause: String,
     },
     /// This program is built without the feature `postgres`.
+    #[error("--store {}: this build of nearfar has no PostgreSQL support", path.display())]
     NoServers {
         path: PathBuf,
     },
     /// The server does not answer, or it accepts no connection now.
+    #[error("cannot connect to {}: {cause}", describe(path))]
     Unreachable {
         path: PathBuf,
         cause: String,
     },
     /// The connection was lost. Confirmed trials are stored; whether the last transaction was stored is unknown.
+    #[error("lost the connection to {}: {cause}", describe(path))]
     Lost {
         path: PathBuf,
         cause: String,
     },
     /// The server has no certificate, or its certificate cannot be verified.
+    #[error("cannot establish TLS with {}: {cause}", describe(path))]
     NoTls {
         path: PathBuf,
         cause: String,
     },
     /// The server rejects the user or the password.
+    #[error("{}: {cause}", path.display())]
     NotLetIn {
         path: PathBuf,
         cause: String,
     },
     /// The database does not exist on the server.
+    #[error("{}: {cause}", path.display())]
     NoDatabase {
         path: PathBuf,
         cause: String,
     },
     /// The user lacks a privilege.
+    #[error("{}: {cause}", describe(path))]
     NotPermitted {
         path: PathBuf,
         cause: String,
     },
     /// The database has no results yet, and the user may not create their tables.
+    #[error("{} does not exist, and this user may not create it: {cause}", describe(path))]
     NotMade {
         path: PathBuf,
         cause: String,
     },
     /// The file has no run of this name, or no run at all.
+    #[error("{}", no_such_run(path, name))]
     NoSuchRun {
         path: PathBuf,
         name: String,
     },
     /// Several run ids begin with this name.
+    #[error("several runs match '{name}': {}", ids(runs))]
     AmbiguousRun {
         name: String,
         runs: Vec<RunId>,
     },
     /// No imported table has this name.
+    #[error("no imported table '{name}'")]
     NoSuchTable {
         name: String,
         known: Vec<String>,
     },
     /// No placement is saved under this name.
+    #[error("no saved placement '{name}'")]
     NoSuchPlacement {
         name: String,
         known: Vec<String>,
     },
     /// A run of this id is already stored.
+    #[error("run {run} is already stored")]
     RunAlreadyStored {
         run: RunId,
     },
     /// This trial is already stored; it was not stored again.
+    #[error("trial {trial} of run {run} is already stored")]
     AlreadyStored {
         run: RunId,
         trial: TrialId,
     },
     /// Another trial of the run has this position.
+    #[error("run {run} has another trial at position {position}")]
     PositionTaken {
         run: RunId,
         position: u32,
     },
     /// A table of this name with other content is already stored.
+    #[error("an imported table '{name}' with other content is already stored")]
     TableDiffers {
         name: String,
     },
     /// A sample is infinite or not a number.
+    #[error("trial {trial} has a sample of {series} that is not finite")]
     NotFinite {
         trial: TrialId,
         series: String,
     },
 }
 
-impl StoreError {
+impl Hinted for StoreError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Missing { path } if is_server(path) => {
@@ -224,80 +253,30 @@ impl StoreError {
         };
         Some(hint.into())
     }
-
-    fn message(&self) -> String {
-        let describe = |path: &Path| {
-            let kind = if is_server(path) { "results store" } else { "results file" };
-            format!("{kind} {}", path.display())
-        };
-        match self {
-            Self::Missing { path } => format!("{} does not exist", describe(path)),
-            Self::CannotOpen { path, cause } => format!("cannot open {}: {cause}", path.display()),
-            Self::NotADatabase { path } => format!("{} is not a results file (not a SQLite database)", path.display()),
-            Self::Foreign { path } => format!("{} is a database of another program", path.display()),
-            Self::Newer { path, found, known } => {
-                format!(
-                    "{} was written by a newer nearfar (schema {found}, this program knows {known})",
-                    describe(path)
-                )
-            }
-            Self::Older { path, found, known } => {
-                format!(
-                    "{} was written by an older nearfar (schema {found}, this program reads {known})",
-                    describe(path)
-                )
-            }
-            Self::Damaged { path, cause } => format!("{} is damaged: {cause}", describe(path)),
-            Self::Locked { path, by } if by.is_empty() => format!("{} is locked by another program", describe(path)),
-            Self::Locked { path, by } => format!("{} is locked by {}", describe(path), by.join(" and ")),
-            Self::NoSpace { path } => format!("no space left on the disk of {}", describe(path)),
-            Self::ReadOnly { path } => {
-                format!("cannot write {}: the file or its directory is read-only", describe(path))
-            }
-            Self::Refused { path, cause } | Self::NotPermitted { path, cause } => {
-                format!("{}: {cause}", describe(path))
-            }
-            Self::BadAddress { path, cause } => format!("--store {}: {cause}", path.display()),
-            Self::NoServers { path } => {
-                format!("--store {}: this build of nearfar has no PostgreSQL support", path.display())
-            }
-            Self::Unreachable { path, cause } => format!("cannot connect to {}: {cause}", describe(path)),
-            Self::Lost { path, cause } => format!("lost the connection to {}: {cause}", describe(path)),
-            Self::NoTls { path, cause } => format!("cannot establish TLS with {}: {cause}", describe(path)),
-            Self::NotLetIn { path, cause } | Self::NoDatabase { path, cause } => format!("{}: {cause}", path.display()),
-            Self::NotMade { path, cause } => {
-                format!("{} does not exist, and this user may not create it: {cause}", describe(path))
-            }
-            Self::NoSuchRun { path, name } if name == LATEST => format!("{} has no runs yet", describe(path)),
-            Self::NoSuchRun { path, name } => format!("{} has no run '{name}'", describe(path)),
-            Self::AmbiguousRun { name, runs } => {
-                let ids: Vec<&str> = runs.iter().map(|run| run.0.as_str()).collect();
-                format!("several runs match '{name}': {}", ids.join(", "))
-            }
-            Self::NoSuchTable { name, .. } => format!("no imported table '{name}'"),
-            Self::NoSuchPlacement { name, .. } => format!("no saved placement '{name}'"),
-            Self::RunAlreadyStored { run } => format!("run {run} is already stored"),
-            Self::AlreadyStored { run, trial } => format!("trial {trial} of run {run} is already stored"),
-            Self::PositionTaken { run, position } => format!("run {run} has another trial at position {position}"),
-            Self::TableDiffers { name } => format!("an imported table '{name}' with other content is already stored"),
-            Self::NotFinite { trial, series } => {
-                format!("trial {trial} has a sample of {series} that is not finite")
-            }
-        }
-    }
 }
 
 /// The name of the newest run.
 pub(crate) const LATEST: &str = "latest";
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message())?;
-        self.hint().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+fn describe(path: &Path) -> String {
+    let kind = if is_server(path) { "results store" } else { "results file" };
+    format!("{kind} {}", path.display())
+}
+
+fn holders(by: &[String]) -> String {
+    if by.is_empty() { "another program".into() } else { by.join(" and ") }
+}
+
+fn no_such_run(path: &Path, name: &str) -> String {
+    match name {
+        LATEST => format!("{} has no runs yet", describe(path)),
+        _ => format!("{} has no run '{name}'", describe(path)),
     }
 }
 
-impl std::error::Error for StoreError {}
+fn ids(runs: &[RunId]) -> String {
+    runs.iter().map(|run| run.0.as_str()).collect::<Vec<_>>().join(", ")
+}
 
 /// An error without the name of the file, which [`StoreErrorKind::explain`] adds.
 #[derive(Debug)]

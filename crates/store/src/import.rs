@@ -3,12 +3,12 @@
 //! column `published_change_percent` from the source. An empty field is a figure that the source does not have.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
+use model::hint::Hinted;
 use model::import::reports::{self, COLUMNS_MAX, ImportedReport, NAME_BYTES_MAX, ROWS_MAX, ReportError};
 use model::values::record::{ImportedRow, ImportedTable};
 use model::values::workload::Better;
@@ -22,7 +22,8 @@ const PUBLISHED: &str = "published_change_percent";
 const BYTES_MAX: u64 = 4 << 20;
 
 /// An error in an imported file, with its position.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {cause}", file.display(), self.location())]
 pub struct ImportError {
     pub file: PathBuf,
     /// The line, from 1. `None` if the error concerns the whole file.
@@ -50,16 +51,20 @@ pub enum ImportFormat {
     Report(ImportedReport, &'static str),
 }
 
-impl fmt::Display for ImportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.file.display())?;
-        self.line.map_or(Ok(()), |line| write!(f, " line {line}"))?;
-        self.column.as_ref().map_or(Ok(()), |column| write!(f, ", column {column}"))?;
-        write!(f, ": {}", self.cause)
+impl ImportError {
+    /// ` line 3, column value`: the parts that are known.
+    fn location(&self) -> String {
+        let line = self.line.map(|line| format!(" line {line}"));
+        let column = self.column.as_ref().map(|column| format!(", column {column}"));
+        line.into_iter().chain(column).collect()
     }
 }
 
-impl std::error::Error for ImportError {}
+impl Hinted for ImportError {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
+    }
+}
 
 /// An error without the name of the file.
 struct ImportFault {
@@ -439,7 +444,7 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         assert_eq!(read(&directory.path().join("other"), None), Ok(ImportFormat::Store));
         std::fs::write(&file, "STREAM version $Revision: 5.10 $\n").unwrap();
         let error = read(&file, None).unwrap_err();
-        assert!(error.to_string().ends_with("there is no line 'Copy:'") && error.hint.is_some(), "{error}");
+        assert!(error.to_string().ends_with("the line 'Copy:' is missing") && error.hint.is_some(), "{error}");
         assert!(read(&file, Some(TABLE)).unwrap_err().to_string().contains("expected the header 'test'"));
     }
 

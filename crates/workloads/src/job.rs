@@ -1,9 +1,9 @@
 //! The input of a workload (`TrialContext`), its result (`KernelOutput`) and its error (`Failure`).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use model::hint::Hinted;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
 use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, FarMemory, Sample, ThreadBinding, Trial, TrialStatus};
@@ -62,18 +62,21 @@ pub(crate) struct MemoryReport {
 }
 
 /// Reason why there is no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// An error: a binding was refused, a result was wrong, or a program failed.
+    #[error("{0}")]
     Failed(String),
+    #[error("timed out: {0}")]
     TimedOut(String),
     /// The machine cannot measure this.
+    #[error("cannot be measured here: {0}")]
     Unavailable(String),
 }
 
 /// Formats an error and its hint, if any, as the one line that a trial stores.
-pub fn with_hint(error: &dyn fmt::Display, hint: Option<impl fmt::Display>) -> String {
-    match hint {
+pub fn with_hint(error: &impl Hinted) -> String {
+    match error.hint() {
         Some(hint) => format!("{error}; hint: {hint}"),
         None => error.to_string(),
     }
@@ -175,14 +178,3 @@ impl From<Failure> for TrialStatus {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(why) => f.write_str(why),
-            Self::TimedOut(why) => write!(f, "timed out: {why}"),
-            Self::Unavailable(why) => write!(f, "cannot be measured here: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}

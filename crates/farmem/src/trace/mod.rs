@@ -26,7 +26,6 @@ mod file;
 mod tests;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 
 pub use self::file::Trace;
@@ -167,20 +166,14 @@ impl Encoder {
 }
 
 /// The reason why bytes are not a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a fault trace: {what} at byte {at}")]
 pub struct Damaged {
     /// Offset in bytes.
     pub at: usize,
     pub what: &'static str,
 }
 
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a fault trace: {} at byte {}", self.what, self.at)
-    }
-}
-
-impl std::error::Error for Damaged {}
 
 /// Decodes records; ends at the end of the bytes or with the first error.
 #[derive(Debug)]

@@ -97,6 +97,6 @@ fn peak_memory(expansion: &Expansion, over: &AtomicBool) -> Bytes {
 }
 
 fn status(error: &Unavailable) -> TrialStatus {
-    let message = with_hint(error, error.hint.as_deref());
+    let message = with_hint(error);
     if error.not_permitted { TrialStatus::Unavailable(message) } else { TrialStatus::Failed(message) }
 }

@@ -178,7 +178,7 @@ impl Executor for RealExecutor {
 
 /// A program that does not exist will not exist in the next block; other errors may be temporary.
 fn not_started(error: &LaunchError) -> TrialStatus {
-    let message = with_hint(error, error.hint());
+    let message = with_hint(error);
     match error {
         LaunchError::NotFound { .. } | LaunchError::NotPermitted { .. } => TrialStatus::Unavailable(message),
         LaunchError::Refused(_) | LaunchError::WillNotDie { .. } => TrialStatus::Failed(message),

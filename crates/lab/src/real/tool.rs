@@ -127,7 +127,7 @@ fn succeed(what: &str, launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<(), T
 }
 
 fn no_server(error: &ServerError) -> TrialStatus {
-    let message = with_hint(error, error.hint());
+    let message = with_hint(error);
     match error {
         ServerError::Launch(launch) if matches!(not_started(launch), TrialStatus::Unavailable(_)) => {
             TrialStatus::Unavailable(message)

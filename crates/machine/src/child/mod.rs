@@ -17,6 +17,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use model::hint::Hinted;
 use model::values::id_set::CpuSet;
 use model::values::placement::MemoryPolicy;
 use model::values::trial::Evidence;
@@ -107,23 +108,27 @@ pub enum Exit {
 }
 
 /// The reason why a process could not be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LaunchError {
     /// The program does not exist.
+    #[error("cannot run '{program}': no such program")]
     NotFound {
         /// The name as given.
         program: String,
         hint: String,
     },
     /// The program must not be executed.
+    #[error("cannot run '{program}': permission denied")]
     NotPermitted {
         /// The name as given.
         program: String,
         hint: String,
     },
     /// The kernel refused another operation, such as setting the affinity.
+    #[error(transparent)]
     Refused(SyscallError),
     /// The killed process does not end: it is blocked by a device or a network file system.
+    #[error("process {pid} was killed but does not end")]
     WillNotDie { pid: u32 },
 }
 
@@ -153,26 +158,12 @@ impl ProcessResult {
     }
 }
 
-impl fmt::Display for LaunchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Hinted for LaunchError {
+    fn hint(&self) -> Option<String> {
         match self {
-            Self::NotFound { program, .. } => write!(f, "cannot run '{program}': no such program"),
-            Self::NotPermitted { program, .. } => write!(f, "cannot run '{program}': permission denied"),
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::WillNotDie { pid } => write!(f, "process {pid} was killed but does not end"),
-        }
-    }
-}
-
-impl std::error::Error for LaunchError {}
-
-impl LaunchError {
-    /// Returns the next step, if known.
-    pub fn hint(&self) -> Option<&str> {
-        match self {
-            Self::NotFound { hint, .. } | Self::NotPermitted { hint, .. } => Some(hint),
-            Self::Refused(refusal) => refusal.hint.as_deref(),
-            Self::WillNotDie { .. } => Some("see /proc/PID/stack for the kernel function it waits in"),
+            Self::NotFound { hint, .. } | Self::NotPermitted { hint, .. } => Some(hint.clone()),
+            Self::Refused(refused) => refused.hint(),
+            Self::WillNotDie { .. } => Some("see /proc/PID/stack for the kernel function it waits in".into()),
         }
     }
 }

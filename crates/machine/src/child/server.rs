@@ -1,7 +1,6 @@
 //! A server for the measured command: started on its own CPUs, awaited until ready, monitored, and ended with its whole
 //! process group. The caller runs the command in the meantime.
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use model::hint::Hinted;
 use model::values::id_set::CpuSet;
 use model::values::units::Nanos;
 use regex::bytes::Regex;
@@ -54,13 +54,16 @@ pub enum Readiness {
 }
 
 /// The reason why there was no server during the whole trial.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
     /// It could not be started, or does not end.
+    #[error("server: {0}")]
     Launch(LaunchError),
     /// Another process accepts connections on its port and would have been measured.
+    #[error("server: another process already accepts connections on port {0}")]
     PortTaken(u16),
     /// It was not ready within the time limit.
+    #[error("server: not ready after {time_limit}: {missing}{stderr}")]
     NotReady {
         /// Description of the missing condition.
         missing: String,
@@ -69,6 +72,7 @@ pub enum ServerError {
         stderr: String,
     },
     /// It ended before it was stopped.
+    #[error("server: ended {} with {stderr_tail}", if *was_ready { "before the end of the trial" } else { "before it was ready" })]
     Ended {
         /// Whether it had been ready.
         was_ready: bool,
@@ -77,6 +81,7 @@ pub enum ServerError {
         stderr_tail: String,
     },
     /// `stop` was set before it was ready.
+    #[error("server: stopped before it was ready")]
     Stopped,
 }
 
@@ -252,38 +257,18 @@ fn answers(port: u16) -> bool {
     connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
 }
 
-impl ServerError {
-    /// Returns the next step, if known.
-    pub fn hint(&self) -> Option<&str> {
+impl Hinted for ServerError {
+    fn hint(&self) -> Option<String> {
         match self {
             Self::Launch(error) => error.hint(),
-            Self::PortTaken(_) => Some("stop the other process, or use another port"),
+            Self::PortTaken(_) => Some("stop the other process, or use another port".into()),
             Self::Ended { exit: Exit::Code(0), .. } => {
-                Some("run the server in the foreground; background processes are not tracked")
+                Some("run the server in the foreground; background processes are not tracked".into())
             }
             Self::NotReady { .. } | Self::Ended { .. } | Self::Stopped => None,
         }
     }
 }
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Launch(error) => write!(f, "server: {error}"),
-            Self::PortTaken(port) => write!(f, "server: another process already accepts connections on port {port}"),
-            Self::NotReady { missing, time_limit, stderr } => {
-                write!(f, "server: not ready after {time_limit}: {missing}{stderr}")
-            }
-            Self::Ended { was_ready, stderr_tail: last_words, .. } => {
-                let when = if *was_ready { "before the end of the trial" } else { "before it was ready" };
-                write!(f, "server: ended {when} with {last_words}")
-            }
-            Self::Stopped => f.write_str("server: stopped before it was ready"),
-        }
-    }
-}
-
-impl std::error::Error for ServerError {}
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ pub use isolated::{HIDDEN_COMMAND, read_isolated, serve_read};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use model::hint::Hinted;
 use model::values::capture::Capture;
 use model::values::topology::{Distances, MemoryAttribute, Topology};
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,8 @@ pub enum TopologySource {
 }
 
 /// A topology that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("cannot read {of}: {what}")]
 pub struct TopologyError {
     /// The file or text.
     pub of: String,
@@ -201,14 +203,11 @@ impl fmt::Display for TopologySource {
     }
 }
 
-/// Writes one line without the hint, which the command prints separately.
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot read {}: {}", self.of, self.what)
+impl Hinted for TopologyError {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
-
-impl std::error::Error for TopologyError {}
 
 #[cfg(test)]
 mod tests {

@@ -162,7 +162,7 @@ fn far_dir(path: &Path) -> Result<PathBuf, CliError> {
 /// Converts an error of the expansion.
 fn failure(error: &Unavailable) -> CliError {
     let status = if error.not_permitted { CliStatus::NotPermitted } else { CliStatus::Failure };
-    CliError::with(status, error).maybe_hint(error.hint.as_deref())
+    CliError::with(status, error).maybe_hint(error.hint.as_ref())
 }
 
 /// Starts the program. The inner error is the exit status of a failure, with the values of env(1).

@@ -29,13 +29,13 @@ pub fn run(args: &ImportArgs, common: &GlobalArgs) -> CommandResult {
         }
     }
     let table =
-        join(&name(args)?, reports).map_err(|error| CliError::usage(&error.what).maybe_hint(error.hint.as_deref()))?;
+        join(&name(args)?, reports).map_err(|error| CliError::usage(&error.what).maybe_hint(error.hint.as_ref()))?;
     let hint = if formats == ["unixbench"] { " --index unixbench" } else { "" };
     add(&table, &formats.join(", "), hint, common)
 }
 
 fn failure(error: &ImportError) -> CliError {
-    CliError::usage(error).maybe_hint(error.hint.as_deref())
+    CliError::usage(error).maybe_hint(error.hint.as_ref())
 }
 
 fn check_columns(args: &ImportArgs) -> Result<(), CliError> {

@@ -8,10 +8,10 @@ mod openmetrics;
 #[cfg(feature = "parquet")]
 mod parquet;
 
-use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 
+use model::hint::Hinted;
 use model::values::record::{RunId, RunRecord, TrialRecord};
 
 use crate::{Store, StoreError};
@@ -22,42 +22,41 @@ pub use self::parquet::{Bucket, BucketError, UploadedRun, parquet_to_bucket};
 pub use self::parquet::{ExportedRun, parquet, parquet_of};
 
 /// An error of an export.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The run cannot be loaded.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The export cannot be written.
-    Write(io::Error),
+    #[error("cannot write the export: {0}")]
+    Write(#[from] io::Error),
     /// No cell of the run has a metric that is a time, and hyperfine's format has only times.
+    #[error("run {0} has no metric that is a time, which hyperfine's format requires")]
     NoTimes(RunId),
     /// A file or directory of an export cannot be created or written.
+    #[error("cannot write {}: {}", path.display(), cause(error))]
     Directory { path: PathBuf, error: io::Error },
     /// The object store cannot be reached, or it rejected a request.
     #[cfg(feature = "s3")]
+    #[error(transparent)]
     Bucket(BucketError),
 }
 
-impl fmt::Display for ExportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Hinted for ExportError {
+    fn hint(&self) -> Option<String> {
         match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Write(error) => write!(f, "cannot write the export: {error}"),
-            Self::NoTimes(run) => {
-                write!(f, "run {run} has no metric that is a time, which hyperfine's format requires")?;
-                write!(f, "\nhint: export it as csv or json")
-            }
-            Self::Directory { path, error } => {
-                let (cause, hint) = explain(error.kind());
-                match cause {
-                    Some(cause) => write!(f, "cannot write {}: {cause}", path.display())?,
-                    None => write!(f, "cannot write {}: {error}", path.display())?,
-                }
-                hint.map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
-            }
+            Self::Store(error) => error.hint(),
+            Self::NoTimes(_) => Some("export it as csv or json".into()),
+            Self::Directory { error, .. } => explain(error.kind()).1.map(Into::into),
             #[cfg(feature = "s3")]
-            Self::Bucket(error) => error.fmt(f),
+            Self::Bucket(error) => error.hint(),
+            Self::Write(_) => None,
         }
     }
+}
+
+fn cause(error: &io::Error) -> String {
+    explain(error.kind()).0.map_or_else(|| error.to_string(), Into::into)
 }
 
 /// The cause and the hint of common errors of a file system.
@@ -75,20 +74,6 @@ fn explain(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
         ErrorKind::ReadOnlyFilesystem => (Some("the file system is read-only"), another),
         ErrorKind::IsADirectory => (Some("a directory of this name exists"), another),
         _ => (None, None),
-    }
-}
-
-impl std::error::Error for ExportError {}
-
-impl From<StoreError> for ExportError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<io::Error> for ExportError {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
     }
 }
 

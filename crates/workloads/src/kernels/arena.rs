@@ -135,7 +135,7 @@ fn far(bytes: usize) -> Result<View, FarError> {
 
 /// Converts an error of far memory: an unsupported machine is `Unavailable`, an I/O error is `Failed`.
 pub(super) fn far_failure(error: &FarError) -> Failure {
-    let reason = with_hint(error, error.hint());
+    let reason = with_hint(error);
     if error.is_unavailable() { Failure::Unavailable(reason) } else { Failure::Failed(reason) }
 }
 
@@ -156,7 +156,7 @@ fn interleaves_unevenly(policy: &MemoryPolicy, bytes: usize) -> bool {
 /// Converts an allocation error: memory that is too large for the machine is `Unavailable`, a refused request is
 /// `Failed`.
 pub(super) fn failure(error: &MemoryError) -> Failure {
-    let reason = with_hint(error, error.hint());
+    let reason = with_hint(error);
     match error {
         MemoryError::TooLarge { .. } => Failure::Unavailable(reason),
         MemoryError::Refused(_) | MemoryError::Empty => Failure::Failed(reason),

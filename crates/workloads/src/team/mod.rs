@@ -145,7 +145,7 @@ where
 
 fn pin(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
     let Some(cpu) = asked else { return Ok(None) };
-    let mask = affinity::pin_to(cpu).map_err(|error| Failure::Failed(with_hint(&error, error.hint.as_deref())))?;
+    let mask = affinity::pin_to(cpu).map_err(|error| Failure::Failed(with_hint(&error)))?;
     Ok(Some((cpu, mask)))
 }
 

@@ -72,7 +72,7 @@ pub(super) fn not_judged(tests: &[Test], machines: usize) -> Option<String> {
     }
     Some(if machines < MACHINES_MIN {
         let count = if machines == 1 { "1 machine".into() } else { format!("{machines} machines") };
-        format!("{count}: outliers need at least {MACHINES_MIN} machines of a class")
+        format!("{count}; at least {MACHINES_MIN} machines of a class are required")
     } else {
         format!("no test was measured on at least {MACHINES_MIN} machines with different results")
     })

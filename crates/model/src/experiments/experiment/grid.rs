@@ -2,7 +2,6 @@
 //! cells that this machine cannot run and without duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid};
 use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
@@ -25,10 +24,12 @@ const SMOKE_BLOCKS: u32 = 2;
 /// Maximum number of reasons listed if no cell can run.
 const REASONS_MAX: usize = 5;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    #[error("{0}")]
     Invalid(String),
     /// This machine can run none of the cells.
+    #[error("{0}")]
     NothingToRun(String),
 }
 
@@ -396,11 +397,3 @@ fn nothing_to_run(name: &str, skipped: &[SkippedCell]) -> PlanError {
     PlanError::NothingToRun(format!("this machine can run no cell of {name}: {}", reasons.join("; ")))
 }
 
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Invalid(why) | Self::NothingToRun(why)) = self;
-        f.write_str(why)
-    }
-}
-
-impl std::error::Error for PlanError {}

@@ -43,6 +43,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::hint::Hinted;
 use crate::placements::placement::KernelFeatures;
 use crate::values::plan::StoppingRule;
 use crate::values::units::Nanos;
@@ -111,7 +112,8 @@ pub struct PlanOptions<'a> {
 }
 
 /// An error in an experiment file, with its location.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {what}")]
 pub struct ExperimentError {
     pub file: String,
     /// Line number, from 1.
@@ -154,15 +156,8 @@ impl fmt::Display for ThreadCount {
     }
 }
 
-/// `FILE:LINE:COLUMN: message`, followed by the hint on a separate line.
-impl fmt::Display for ExperimentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: {}", self.file, self.line, self.column, self.what)?;
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
-            None => Ok(()),
-        }
+impl Hinted for ExperimentError {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
-
-impl std::error::Error for ExperimentError {}

@@ -20,18 +20,19 @@ pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, p
 pub use route::{check_movable, devices};
 pub use template::PlacementVars;
 
-use std::fmt;
 
 use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;
 
 /// Why a text does not produce a placement on a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The text is invalid: an unknown name, CPU or node.
+    #[error("{0}")]
     Invalid(String),
     /// This machine does not have what the placement needs.
+    #[error("{0}")]
     Unavailable(String),
 }
 
@@ -117,15 +118,6 @@ pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bo
         one.threads == other.threads && one.bindings == other.bindings && one.server_cpus == other.server_cpus;
     same_bindings && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
 }
-
-impl fmt::Display for PlacementError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Invalid(message) | Self::Unavailable(message)) = self;
-        f.write_str(message)
-    }
-}
-
-impl std::error::Error for PlacementError {}
 
 /// Returns why a workload does not support a memory policy; `None` if it does.
 pub fn refused_memory(memory: &MemoryPolicy, spec: &WorkloadSpec) -> Option<String> {

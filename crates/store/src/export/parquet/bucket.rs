@@ -1,11 +1,11 @@
 //! Writes the same files to an S3-compatible object store, configured by the environment. Uploads are atomic. Must not
 //! depend on the columns.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::hint::Hinted;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::buffered::BufWriter;
 use object_store::path::Path as Key;
@@ -55,26 +55,24 @@ pub struct UploadedRun {
     pub rows: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BucketError {
     /// The URL does not name a bucket: a usage error.
+    #[error("{url}: {cause}")]
     Url { url: String, cause: String },
     /// The store cannot be reached, or it rejected a request.
+    #[error("{cause}")]
     Refused { cause: String, hint: String },
 }
 
-impl fmt::Display for BucketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url { url, cause } => {
-                write!(f, "{url}: {cause}\nhint: the form is s3://BUCKET or s3://BUCKET/PREFIX")
-            }
-            Self::Refused { cause, hint } => write!(f, "{cause}\nhint: {hint}"),
-        }
+impl Hinted for BucketError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Url { .. } => "the form is s3://BUCKET or s3://BUCKET/PREFIX".into(),
+            Self::Refused { hint, .. } => hint.clone(),
+        })
     }
 }
-
-impl std::error::Error for BucketError {}
 
 impl Bucket {
     /// Opens the bucket of `s3://NAME/PREFIX`. Credentials, region and endpoint come from the environment variables

@@ -32,12 +32,12 @@ pub(super) fn check(location: &FarLocation, needs: &SearchFootprint) -> Result<(
     if needs.disk <= free {
         return Ok(());
     }
-    let message = format!(
-        "construction needs about {} on the disk of {}, which has {free} free",
+    Err(Failure::Unavailable(format!(
+        "construction needs about {} on the disk of {}, which has {free} free; hint: choose a smaller scale, or a \
+         directory on another disk",
         needs.disk,
         location.folder().display()
-    );
-    Err(Failure::Unavailable(with_hint(&message, Some("choose a smaller scale, or a directory on another disk"))))
+    )))
 }
 
 /// Scratch files of a graph under construction.
@@ -64,7 +64,7 @@ impl Parts {
         }
         let file = ScratchFile::unnamed(&self.location, part.is_blocked());
         let refused =
-            |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error, error.hint()) };
+            |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error) };
         let file = Arc::new(file.map_err(refused)?);
         open[part as usize] = Some(Arc::clone(&file));
         Ok(file)

@@ -153,7 +153,7 @@ impl Team for TrialTeam<'_> {
 
 impl From<graph::Error> for Failure {
     fn from(error: graph::Error) -> Self {
-        let reason = with_hint(&error, error.hint());
+        let reason = with_hint(&error);
         match error {
             graph::Error::TooLarge { .. }
             | graph::Error::Dram { .. }

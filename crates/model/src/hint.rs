@@ -1,0 +1,7 @@
+//! Hints of errors: the next step for the user. How they are shown is the caller's choice.
+
+/// An error that may know the user's next step. Its text does not contain the hint.
+pub trait Hinted: std::error::Error {
+    /// Returns the next step, if known: an imperative without a full stop.
+    fn hint(&self) -> Option<String>;
+}
