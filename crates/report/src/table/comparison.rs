@@ -6,7 +6,7 @@ use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Differ
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
-use super::run::better_word;
+use super::columns::better_word;
 use super::{csv_number, csv_text};
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{percent_interval, signed_percent, significant};

@@ -1,5 +1,6 @@
 //! Results, comparisons and lists as tables: for the terminal, as Markdown and as CSV.
 
+mod columns;
 mod comparison;
 mod index;
 mod lists;
