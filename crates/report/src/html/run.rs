@@ -98,7 +98,7 @@ impl RunPart {
         figures.truncate(FIGURES_MAX);
         let more_figures = figures.split_off(figures.len().min(FIGURES_OPEN));
         let several = finding.cells.iter().any(|cell| cell.metrics.len() > 1);
-        let all = || HtmlTable::new("All metrics", headed_grid(finding, Metrics::All), limits.rows).folded();
+        let all = || HtmlTable::new("All metrics", headed_grid(record, finding, Metrics::All), limits.rows).folded();
         let invalid_trials = invalid_trials_grid(finding);
         let topology = &record.machine.topology;
         let compared = comparison.map(|comparison| ComparedPart::new("", comparison, limits.rows));
@@ -116,7 +116,7 @@ impl RunPart {
             size,
             measured: map.map(maps::measured::svg),
             compared,
-            results: HtmlTable::new("Medians over trials", headed_grid(finding, Metrics::Main), limits.rows),
+            results: HtmlTable::new("Medians over trials", headed_grid(record, finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
             sweeps: drawn_sweeps(section, limits),
             figures,
@@ -198,7 +198,7 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
                 Some(Strip { cell, metric, baseline: baseline == Some(cell.placement.as_str()), suspect })
             })
             .collect();
-        figure_part(&cells[0].test, &strips, limits)
+        figure_part(section.record, &cells[0].test, &strips, limits)
     };
     let plan = &section.record.plan;
     let load = |cells: &[CellFinding]| {
@@ -225,12 +225,13 @@ fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     Some(FigurePart { svg, caption, table: HtmlTable::new("The same data as a table", grid, limits.rows).folded() })
 }
 
-fn figure_part(test: &str, strips: &[Strip], limits: &PageLimits) -> Option<FigurePart> {
+fn figure_part(record: &RunRecord, test: &str, strips: &[Strip], limits: &PageLimits) -> Option<FigurePart> {
     let shown = &strips[..strips.len().min(STRIPS_MAX)];
     let figure = figure(test, shown, limits.points)?;
     let cells = strips.iter().map(|strip| strip.cell.clone()).collect();
     let finding = RunFinding { cells, skipped: Vec::new(), passes: false };
-    let grid = ["test", "metric", "better"].into_iter().fold(run_grid(&finding, Metrics::Main), Grid::without);
+    let grid = run_grid(record, &finding, Metrics::Main);
+    let grid = ["test", "metric", "better"].into_iter().fold(grid, Grid::without);
     Some(FigurePart {
         svg: figure.render().expect("the template renders"),
         caption: caption(test, shown, strips.len(), limits.points),

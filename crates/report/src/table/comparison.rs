@@ -6,8 +6,7 @@ use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Differ
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
-use super::run::better_word;
-use super::{csv_number, csv_text};
+use super::columns::better_word;
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{percent_interval, signed_percent, significant};
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
@@ -44,56 +43,6 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
     format!("{above}{}{below}", comparison_grid(comparison).markdown())
 }
 
-/// Every value, unrounded, one per line; the geometric means are the lines without a metric.
-pub fn comparison_csv(comparison: &Comparison) -> String {
-    let header =
-        "test,metric,unit,better,main,column,baseline,median,change_percent,ci_low,ci_high,difference,p_value,samples";
-    let mut rows: Vec<Vec<String>> = vec![header.split(',').map(str::to_string).collect()];
-    for row in &comparison.rows {
-        let columns = comparison.columns.iter().filter_map(|column| Some((column, row.values.get(column)?)));
-        rows.extend(columns.map(|(column, value)| csv_value(comparison, row, column, value)));
-    }
-    rows.extend(comparison.geomean.iter().map(|mean| csv_mean(comparison, mean)));
-    csv_text(&rows)
-}
-
-fn csv_value(comparison: &Comparison, row: &ComparisonRow, column: &str, value: &ComparedValue) -> Vec<String> {
-    let difference = match value.difference {
-        Some(Difference::Higher) => "higher",
-        Some(Difference::Lower) => "lower",
-        Some(Difference::NoneSeen) => "none seen",
-        None => "",
-    };
-    vec![
-        row.test.clone(),
-        row.metric.clone(),
-        row.unit.clone(),
-        better_word(row.better).into(),
-        row.main.to_string(),
-        column.into(),
-        comparison.baseline.clone(),
-        value.median.to_string(),
-        csv_number(value.change_percent),
-        csv_number(value.ci_low),
-        csv_number(value.ci_high),
-        difference.into(),
-        csv_number(value.p_value),
-        value.samples.to_string(),
-    ]
-}
-
-fn csv_mean(comparison: &Comparison, mean: &GeomeanChange) -> Vec<String> {
-    let mut fields = vec![String::new(); 14];
-    fields[0] = mean_name(mean.threads);
-    fields[3] = "higher".into();
-    fields[5].clone_from(&mean.name);
-    fields[6].clone_from(&comparison.baseline);
-    fields[8] = mean.change_percent.to_string();
-    fields[9] = csv_number(mean.ci_low);
-    fields[10] = csv_number(mean.ci_high);
-    fields
-}
-
 /// One column per compared object.
 pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
     let baseline = format!("{} (baseline)", comparison.baseline);
@@ -127,7 +76,7 @@ fn over(comparison: &Comparison) -> BTreeSet<Option<usize>> {
     means(comparison).iter().map(|mean| mean.threads).collect()
 }
 
-fn mean_name(threads: Option<usize>) -> String {
+pub(super) fn mean_name(threads: Option<usize>) -> String {
     threads.map_or("geometric mean".into(), |threads| format!("geometric mean, {}", thread_count(threads)))
 }
 

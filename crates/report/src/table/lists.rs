@@ -10,7 +10,8 @@ use model::values::undo::Restored;
 use model::values::units::{Nanos, thread_count};
 use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
-use super::run::{better_word, skipped_grid};
+use super::columns::better_word;
+use super::run::skipped_grid;
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::json::value;
 use crate::number::{date, significant};

@@ -1,6 +1,8 @@
 //! Results, comparisons and lists as tables: for the terminal, as Markdown and as CSV.
 
+mod columns;
 mod comparison;
+mod comparison_csv;
 mod index;
 mod lists;
 mod load;
@@ -8,7 +10,8 @@ mod race;
 mod run;
 mod size;
 
-pub use comparison::{comparison, comparison_csv, comparison_markdown};
+pub use comparison::{comparison, comparison_markdown};
+pub use comparison_csv::comparison_csv;
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;

@@ -38,8 +38,9 @@ fn passes_have_columns_for_best_and_mean() {
     };
     let head = |text: String| text.lines().find(|line| line.starts_with("placement")).map(str::to_string);
     let columns = |max| head(shown(max)).unwrap().split_whitespace().map(String::from).collect::<Vec<_>>();
-    assert_eq!(columns(5), ["placement", "threads", "median", "95", "%", "interval", "best", "mean", "n", "trials"]);
-    assert_eq!(columns(6), ["placement", "threads", "median", "95", "%", "interval", "n", "trials"]);
+    let (passes, others) = (columns(5), columns(6));
+    assert!(passes.len() == others.len() + 2 && !others.iter().any(|title| ["best", "mean"].contains(&title.as_str())));
+    assert!(passes.windows(3).any(|titles| titles == ["interval", "best", "mean"]), "{passes:?}");
     for metric in run.finding.cells.iter().filter_map(|cell| cell.metrics.first()) {
         let samples = || metric.samples.iter().copied();
         let best =

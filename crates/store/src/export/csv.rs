@@ -2,40 +2,9 @@
 
 use std::io::{self, Write};
 
-use model::values::plan::Plan;
 use model::values::record::{RunRecord, TrialRecord};
-use model::values::trial::{Sample, TrialStatus};
 
-use crate::run::{json, word};
-
-const COLUMNS: [&str; 26] = [
-    "run",
-    "experiment",
-    "host",
-    "simulated",
-    "trial",
-    "position",
-    "role",
-    "block",
-    "attempt",
-    "workload",
-    "test",
-    "parameters",
-    "placement",
-    "threads",
-    "cpus",
-    "memory",
-    "started_unix_ms",
-    "took_ns",
-    "status",
-    "why",
-    "verdict",
-    "reasons",
-    "series",
-    "unit",
-    "ordinal",
-    "value",
-];
+use super::columns::{COLUMNS, CellReader, Column, Formats, RunRow, SampleRow, TrialRow};
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
     write_rows(record, trials, out).map_err(|error| match error.into_kind() {
@@ -47,56 +16,63 @@ pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Wr
 
 fn write_rows(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> csv::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(COLUMNS)?;
+    csv.write_record(columns().map(|column| column.name))?;
+    let run = RunRow::new(record);
     for trial in trials {
-        let about = about(record, trial);
-        let samples = trial.outcome.samples.iter().enumerate();
-        for (ordinal, sample) in samples {
-            csv.write_record(about.iter().chain(&measured(&record.plan, trial, ordinal, sample)))?;
+        let row = TrialRow::new(&run, trial);
+        let mut fields: Vec<String> = columns().map(|column| trial_field(column.cell, &row)).collect();
+        for sample in row.samples() {
+            for (field, column) in fields.iter_mut().zip(columns()) {
+                if let Some(value) = sample_field(column.cell, &sample) {
+                    *field = value;
+                }
+            }
+            csv.write_record(&fields)?;
         }
         if trial.outcome.samples.is_empty() {
-            csv.write_record(about.iter().chain(&<[String; 4]>::default()))?;
+            csv.write_record(&fields)?;
         }
     }
     Ok(csv.flush()?)
 }
 
-fn about(record: &RunRecord, TrialRecord { position, trial, outcome, verdict }: &TrialRecord) -> [String; 22] {
-    let (status, why) = match &outcome.status {
-        TrialStatus::Completed => ("completed", ""),
-        TrialStatus::Failed(why) => ("failed", why.as_str()),
-        TrialStatus::TimedOut(why) => ("timed-out", why.as_str()),
-        TrialStatus::Unavailable(why) => ("unavailable", why.as_str()),
-    };
-    let test = record.plan.cells.get(trial.cell).map_or(&trial.workload, |cell| &cell.test);
-    [
-        record.id.0.clone(),
-        record.plan.experiment.clone(),
-        record.host.clone().unwrap_or_default(),
-        record.simulated.clone().unwrap_or_default(),
-        trial.id.0.clone(),
-        position.to_string(),
-        word(&trial.role),
-        trial.block.to_string(),
-        trial.attempt.to_string(),
-        trial.workload.clone(),
-        test.clone(),
-        json(&trial.parameters),
-        trial.placement.name.clone(),
-        trial.placement.threads.to_string(),
-        trial.placement.cpus().to_string(),
-        trial.placement.memory.to_string(),
-        outcome.started_unix_ms.to_string(),
-        outcome.took.0.to_string(),
-        status.into(),
-        why.into(),
-        word(&verdict.grade),
-        verdict.reasons.join("; "),
-    ]
+fn columns() -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(|column| column.formats != Formats::Parquet)
 }
 
-fn measured(plan: &Plan, trial: &TrialRecord, ordinal: usize, sample: &Sample) -> [String; 4] {
-    let metrics = plan.spec(&trial.trial.workload).map_or(&[][..], |spec| &spec.metrics);
-    let unit = metrics.iter().find(|metric| metric.series == sample.series).map_or("", |metric| &metric.unit);
-    [sample.series.clone(), unit.into(), ordinal.to_string(), sample.value.to_string()]
+/// The field of a trial. Empty for null and for columns of samples.
+fn trial_field(cell: CellReader, trial: &TrialRow<'_>) -> String {
+    match cell {
+        CellReader::Text(cell) => cell(trial).unwrap_or_default().into_owned(),
+        CellReader::Whole(cell) | CellReader::Time(cell) => {
+            cell(trial).map_or(String::new(), |number| number.to_string())
+        }
+        CellReader::SampleText(_) | CellReader::SampleWhole(_) | CellReader::SampleReal(_) => String::new(),
+    }
+}
+
+/// The field of a sample. `None` for columns of trials, whose fields all samples of a trial share.
+fn sample_field(cell: CellReader, sample: &SampleRow<'_>) -> Option<String> {
+    match cell {
+        CellReader::SampleText(cell) => Some(cell(sample).unwrap_or_default().into_owned()),
+        CellReader::SampleWhole(cell) => Some(cell(sample).to_string()),
+        CellReader::SampleReal(cell) => Some(cell(sample).to_string()),
+        CellReader::Text(_) | CellReader::Whole(_) | CellReader::Time(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_page_lists_every_column() {
+        let page = include_str!("../../../../docs/reference/csv.md");
+        let documented: Vec<&str> = page
+            .lines()
+            .skip_while(|line| !line.starts_with("## CSV of samples"))
+            .find(|line| line.starts_with("run,"))
+            .map_or(Vec::new(), |line| line.split(',').collect());
+        assert_eq!(documented, columns().map(|column| column.name).collect::<Vec<_>>());
+    }
 }

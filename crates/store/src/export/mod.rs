@@ -1,6 +1,7 @@
 //! Exports results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON,
 //! OpenMetrics, and with the feature `parquet` Parquet.
 
+mod columns;
 mod csv;
 mod hyperfine;
 mod json;
@@ -77,10 +78,8 @@ fn explain(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
     }
 }
 
-/// Writes a run as CSV, one row per sample; a trial without samples has one row without a value. The columns:
-/// run, experiment, host, simulated, trial, position, role, block, attempt, workload, test, parameters (JSON),
-/// placement, threads, cpus, memory, `started_unix_ms`, `took_ns`, status, why, verdict, reasons (`; ` between them),
-/// series, unit, ordinal, value.
+/// Writes a run as CSV, one row per sample; a trial without samples has one row without a value.
+/// docs/reference/csv.md lists the columns.
 pub fn csv(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
     let (record, trials) = load(store, run)?;
     Ok(csv::write(&record, &trials, out)?)

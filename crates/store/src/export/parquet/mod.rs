@@ -1,18 +1,20 @@
 //! Exports a run as a Parquet file in a directory that is partitioned as in Hive: one row per sample, one file per run.
-//! `columns` defines the columns, `path` the names, `atomic` writes files atomically, `bucket` writes to object stores.
+//! `schema` defines the columns, `path` the names, `atomic` writes files atomically, `bucket` writes to object stores.
 //! Must not contain SQL.
 
 mod atomic;
 #[cfg(feature = "s3")]
 mod bucket;
-mod columns;
 mod path;
+mod schema;
 
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::values::calendar::utc_date;
+use model::values::machine_class::machine_class;
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::trial::Evidence;
 use parquet::basic::Compression;
@@ -25,8 +27,8 @@ use parquet::schema::types::ColumnPath;
 
 #[cfg(feature = "s3")]
 pub use self::bucket::{Bucket, BucketError, UploadedRun};
-use self::columns::{COLUMNS, CellReader, RunRow, SampleRow, TrialRow};
 use super::ExportError;
+use super::columns::{CellReader, RunRow, SampleRow, TrialRow};
 use crate::{Store, StoreError};
 
 /// The version of the columns; a newer version has more columns after the last.
@@ -71,8 +73,8 @@ fn write(
     dir: &Path,
     each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
 ) -> Result<ExportedRun, ExportError> {
-    let run = RunRow::new(record);
-    let path = dir.join(path::file(record, &run.machine_class, &run.date));
+    let run = ParquetRun::new(record);
+    let path = dir.join(run.path());
     let rows = atomic::write(&path, |file| fill(each, &run, file))?;
     Ok(ExportedRun { path, rows })
 }
@@ -84,10 +86,34 @@ type Visit<'a> = dyn FnMut(TrialRecord) -> ControlFlow<()> + 'a;
 #[cfg(feature = "s3")]
 pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<UploadedRun, ExportError> {
     let record = store.run(&run.0)?;
-    let run_row = RunRow::new(&record);
-    let name = path::file(&record, &run_row.machine_class, &run_row.date);
-    let rows = bucket.write(&name, |upload| fill(|visit| store.each_trial(run, visit), &run_row, upload))?;
+    let parquet_run = ParquetRun::new(&record);
+    let name = parquet_run.path();
+    let rows = bucket.write(&name, |upload| fill(|visit| store.each_trial(run, visit), &parquet_run, upload))?;
     Ok(UploadedRun { url: bucket.url_of(&name), rows })
+}
+
+/// A run with its cells and the values that are in its path.
+struct ParquetRun<'a> {
+    record: &'a RunRecord,
+    row: RunRow<'a>,
+    /// The day on which the run began, in UTC.
+    date: String,
+    machine_class: String,
+}
+
+impl<'a> ParquetRun<'a> {
+    fn new(record: &'a RunRecord) -> Self {
+        Self {
+            record,
+            row: RunRow::new(record),
+            date: utc_date(record.started_unix_ms),
+            machine_class: machine_class(&record.machine, record.simulated.is_some()),
+        }
+    }
+
+    fn path(&self) -> String {
+        path::file(self.record, &self.machine_class, &self.date)
+    }
 }
 
 /// An error without the name of the file, which the caller adds.
@@ -112,10 +138,10 @@ impl From<ParquetError> for ExportFault {
 
 fn fill<W: Write + Send>(
     each: impl FnOnce(&mut Visit<'_>) -> Result<(), StoreError>,
-    run: &RunRow<'_>,
+    run: &ParquetRun<'_>,
     out: W,
 ) -> Result<usize, ExportFault> {
-    let mut writer = SerializedFileWriter::new(out, columns::schema(), Arc::new(properties(run)))?;
+    let mut writer = SerializedFileWriter::new(out, schema::schema(), Arc::new(properties(run)))?;
     let mut group = RowGroup::default();
     let mut written = 0;
     let mut fault = None;
@@ -125,18 +151,18 @@ fn fill<W: Write + Send>(
             return ControlFlow::Continue(());
         }
         written += group.rows;
-        fault = std::mem::take(&mut group).write(run, &mut writer).err();
+        fault = std::mem::take(&mut group).write(&run.row, &mut writer).err();
         if fault.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     fault.map_or(Ok(()), Err)?;
     loading.map_err(|error| ExportFault::Export(error.into()))?;
     written += group.rows;
-    group.write(run, &mut writer)?;
+    group.write(&run.row, &mut writer)?;
     writer.close()?;
     Ok(written)
 }
 
-fn properties(run: &RunRow<'_>) -> WriterProperties {
+fn properties(run: &ParquetRun<'_>) -> WriterProperties {
     let entry = |key: &str, value: &str| KeyValue::new(format!("nearfar.{key}"), value.to_string());
     WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
@@ -175,23 +201,23 @@ impl RowGroup {
         }
         let trials: Vec<TrialRow<'_>> = self.trials.iter().map(|trial| TrialRow::new(run, trial)).collect();
         let mut group = writer.next_row_group()?;
-        for column in &COLUMNS {
+        for column in schema::columns() {
             let mut out = group.next_column()?.expect("the schema has the same list of columns");
             match column.cell {
                 CellReader::Text(cell) => {
                     put::<ByteArrayType>(&mut out, repeated(&trials, |trial| cell(trial).map(bytes)))?;
                 }
                 CellReader::Whole(cell) | CellReader::Time(cell) => {
-                    put::<Int64Type>(&mut out, repeated(&trials, cell))?
+                    put::<Int64Type>(&mut out, repeated(&trials, |trial| cell(trial).and_then(whole)))?;
                 }
                 CellReader::SampleText(cell) => {
                     put::<ByteArrayType>(&mut out, single(&trials, |sample| cell(sample).map(bytes)))?;
                 }
                 CellReader::SampleWhole(cell) => {
-                    put::<Int64Type>(&mut out, single(&trials, |sample| Some(cell(sample))))?
+                    put::<Int64Type>(&mut out, single(&trials, |sample| whole(cell(sample))))?;
                 }
                 CellReader::SampleReal(cell) => {
-                    put::<DoubleType>(&mut out, single(&trials, |sample| Some(cell(sample))))?
+                    put::<DoubleType>(&mut out, single(&trials, |sample| Some(cell(sample))))?;
                 }
             }
             out.close()?;
@@ -204,6 +230,11 @@ impl RowGroup {
 /// A trial without samples has one row, which states why there is none.
 fn rows(trial: &TrialRecord) -> usize {
     trial.outcome.samples.len().max(1)
+}
+
+/// `None` beyond 63 bits, where no value is plausible.
+fn whole(number: u64) -> Option<i64> {
+    number.try_into().ok()
 }
 
 fn bytes(text: std::borrow::Cow<'_, str>) -> ByteArray {
