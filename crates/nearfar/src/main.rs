@@ -17,6 +17,7 @@ mod reported;
 mod run_guard;
 mod serve;
 mod session;
+mod suggestion;
 mod surveyed;
 mod target_machine;
 mod usage;

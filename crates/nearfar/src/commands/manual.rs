@@ -9,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
 use crate::error::{CliError, CommandResult};
-use crate::{output, usage};
+use crate::{output, suggestion};
 
 const PROGRAM: &str = "nearfar";
 
@@ -32,7 +32,7 @@ pub fn man(args: &ManPagesArgs) -> CommandResult {
     let page = pages.iter().find(|(file, _)| *file == requested).ok_or_else(|| {
         let commands: Vec<&str> =
             pages.iter().filter_map(|(file, _)| file.strip_prefix("nearfar-")?.strip_suffix(".1")).collect();
-        CliError::usage(format!("there is no manual page {name}")).hint(usage::hint(
+        CliError::usage(format!("there is no manual page {name}")).hint(suggestion::hint(
             args.command.as_deref().unwrap_or_default(),
             &commands,
             &format!("commands: {}", commands.join(", ")),

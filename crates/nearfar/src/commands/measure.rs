@@ -11,8 +11,8 @@ use crate::error::{CliError, CommandResult};
 use crate::overwrite;
 use crate::run_guard::RunGuard;
 use crate::session::{begin, check};
+use crate::suggestion::{hint, policy_hint};
 use crate::target_machine::TargetMachine;
-use crate::usage::{hint, policy_hint};
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &MeasureCommandArgs, common: &GlobalArgs) -> CommandResult {

@@ -23,8 +23,8 @@ use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::run_guard::RunGuard;
 use crate::session::{check, execute, resume_or_begin};
+use crate::suggestion::policy_hint;
 use crate::target_machine::{TargetMachine, existing_store};
-use crate::usage::policy_hint;
 
 /// Placeholder for the number of threads in a command.
 const THREADS: &str = "{threads}";

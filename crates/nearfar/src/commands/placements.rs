@@ -8,7 +8,7 @@ use report::table::PolicyLines;
 use crate::catalogue::PlacementCatalogue;
 use crate::cli::{GlobalArgs, PlacementsArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::{output, target_machine, usage};
+use crate::{output, suggestion, target_machine};
 
 /// Placeholder in command lines if no command is given.
 const PLACEHOLDER: &str = "CMD";
@@ -25,7 +25,7 @@ pub fn run(args: &PlacementsArgs, common: &GlobalArgs) -> CommandResult {
         let chosen = args.placements.iter().map(result);
         chosen
             .collect::<Result<_, _>>()
-            .map_err(|error| CliError::usage(error).maybe_hint(usage::policy_hint(&args.placements).as_deref()))?
+            .map_err(|error| CliError::usage(error).maybe_hint(suggestion::policy_hint(&args.placements).as_deref()))?
     };
     let command =
         if args.command.is_empty() { PLACEHOLDER.into() } else { model::values::shell::quote_argv(&args.command) };

@@ -22,8 +22,8 @@ use crate::output;
 use crate::overwrite;
 use crate::run_guard::RunGuard;
 use crate::session::{check, end_message, execute, resume_or_begin};
+use crate::suggestion::hint;
 use crate::target_machine::TargetMachine;
-use crate::usage::hint;
 
 /// Built-in experiments: file name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
