@@ -1,9 +1,8 @@
 //! The program `nearfar`: parses the command line, calls one command, and exits with its status.
 
-mod catalogue;
+mod app;
 mod cli;
 mod commands;
-mod compared;
 mod coordinator;
 mod error;
 #[cfg(feature = "mpi")]
@@ -11,15 +10,9 @@ mod mpi;
 mod mpi_launch;
 mod node;
 mod output;
-mod overwrite;
 mod progress;
-mod reported;
-mod run_guard;
 mod serve;
-mod session;
 mod suggestion;
-mod surveyed;
-mod target_machine;
 mod usage;
 
 use std::ffi::OsString;

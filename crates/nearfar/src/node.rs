@@ -16,11 +16,11 @@ use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
+use crate::app::target_machine::{current_exe, store_sibling};
 use crate::cli::{self, Cli, GlobalArgs};
 use crate::commands::{fleet::for_node, run};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::{current_exe, store_sibling};
 
 /// Directory of the jobs, next to the results file.
 const JOBS: &str = "fleet";

@@ -8,11 +8,11 @@ use model::values::comparison::Comparison;
 use model::values::record::ImportedTable;
 use store::Store;
 
+use crate::app::compare::Compared;
+use crate::app::target_machine::existing_store;
 use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
-use crate::compared::Compared;
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
 
 /// Compares stored or exported runs, or the columns of an imported table.
 pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use model::analysis::doctor::diagnose;
 
+use crate::app::run_guard::site;
+use crate::app::target_machine::store_sibling;
 use crate::cli::{DoctorArgs, GlobalArgs, TextOrJson};
 use crate::error::CommandResult;
 use crate::output;
-use crate::run_guard::site;
-use crate::target_machine::store_sibling;
 
 /// Diagnoses this machine. Problems do not change the exit status.
 pub fn run(args: &DoctorArgs, common: &GlobalArgs) -> CommandResult {

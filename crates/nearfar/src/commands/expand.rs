@@ -18,12 +18,12 @@ use model::values::units::{Bytes, Nanos, parse_share};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use crate::app::run_guard::site;
+use crate::app::target_machine::{existing_store, far_site, has_store};
 use crate::cli::{EngineName, ExpandArgs, FarArgs, GlobalArgs};
 use crate::commands::size;
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::site;
-use crate::target_machine::{existing_store, far_site, has_store};
 
 /// Interval between status updates.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,15 +4,15 @@ use model::experiments::experiment::{PlanOptions, SingleWorkload};
 use model::values::plan::Plan;
 use model::values::units::Nanos;
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::catalogue::PlacementCatalogue;
+use crate::app::overwrite;
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{begin, check};
+use crate::app::target_machine::TargetMachine;
 use crate::cli::{GlobalArgs, MeasureCommandArgs};
 use crate::commands::run::execute_and_show;
 use crate::error::{CliError, CommandResult};
-use crate::overwrite;
-use crate::run_guard::RunGuard;
-use crate::session::{begin, check};
 use crate::suggestion::{hint, policy_hint};
-use crate::target_machine::TargetMachine;
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &MeasureCommandArgs, common: &GlobalArgs) -> CommandResult {

@@ -17,14 +17,14 @@ use model::values::workload::WorkloadSpec;
 use store::Store;
 use workloads::{CpuTimes, Runner, TrialContext};
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::catalogue::PlacementCatalogue;
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{check, execute, resume_or_begin};
+use crate::app::target_machine::{TargetMachine, existing_store};
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::RunGuard;
-use crate::session::{check, execute, resume_or_begin};
 use crate::suggestion::policy_hint;
-use crate::target_machine::{TargetMachine, existing_store};
 
 /// Placeholder for the number of threads in a command.
 const THREADS: &str = "{threads}";

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use model::placements::placement::{self, PolicyResult, lines};
 use report::table::PolicyLines;
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::catalogue::PlacementCatalogue;
+use crate::app::target_machine;
 use crate::cli::{GlobalArgs, PlacementsArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::{output, suggestion, target_machine};
+use crate::{output, suggestion};
 
 /// Placeholder in command lines if no command is given.
 const PLACEHOLDER: &str = "CMD";

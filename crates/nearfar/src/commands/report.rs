@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::app::report::{latest_html, runs_html};
+use crate::app::target_machine::{existing_store, store_sibling};
 use crate::cli::{GlobalArgs, ReportArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::reported;
-use crate::target_machine::{existing_store, store_sibling};
 
 /// Writes the report and prints its path.
 pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let html =
-        if args.runs.is_empty() { reported::latest(&store, None)? } else { reported::of(&store, &args.runs, None)? };
+    let html = if args.runs.is_empty() { latest_html(&store, None)? } else { runs_html(&store, &args.runs, None)? };
     let path = args.output.clone().map_or_else(|| default_path(common), Ok)?;
     output::write(&path, &html)?;
     if path != Path::new("-") {

@@ -14,16 +14,16 @@ use model::values::units::Nanos;
 use report::table::Metrics;
 use store::Store;
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::catalogue::PlacementCatalogue;
+use crate::app::overwrite;
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{check, end_message, execute, resume_or_begin};
+use crate::app::target_machine::TargetMachine;
 use crate::cli::{GlobalArgs, RunArgs, TextOrJson};
 use crate::commands::measure::pairs;
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::overwrite;
-use crate::run_guard::RunGuard;
-use crate::session::{check, end_message, execute, resume_or_begin};
 use crate::suggestion::hint;
-use crate::target_machine::TargetMachine;
 
 /// Built-in experiments: file name and text.
 pub const BUILT_IN: &[(&str, &str)] = &[

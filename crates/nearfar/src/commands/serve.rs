@@ -7,11 +7,11 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use store::Store;
 
+use crate::app::target_machine::store_path;
 use crate::cli::{GlobalArgs, ServeArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::serve::{Address, HttpServer};
-use crate::target_machine::store_path;
 
 /// Prints the URL and serves pages until SIGINT or SIGTERM.
 pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {

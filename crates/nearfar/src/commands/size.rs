@@ -11,12 +11,12 @@ use model::values::plan::Plan;
 use model::values::trial::TrialStatus;
 use model::values::units::{Bytes, Nanos, parse_share};
 
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{begin, check, end_message, execute};
+use crate::app::target_machine::{TargetMachine, far_site};
 use crate::cli::{Engines, GlobalArgs, SizeArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::RunGuard;
-use crate::session::{begin, check, end_message, execute};
-use crate::target_machine::{TargetMachine, far_site};
 
 /// Measures the peak memory of the command without a limit, then its speed with each budget.
 pub fn run(args: &SizeArgs, common: &GlobalArgs) -> CommandResult {

@@ -19,10 +19,10 @@ use super::listing::{extent_id, extent_in_words, progress_id, progress_in_words}
 use super::request::RequestHead;
 use super::response::{HttpResponse, HttpStatus};
 use super::route::Route;
+use crate::app::report::{LoadedRun, generated_by, latest_html, runs_html};
 use crate::cli;
 use crate::commands::compare;
 use crate::error::CliError;
-use crate::reported::{self, LoadedRun, generated_by};
 
 /// Maximum number of cached pages, of at most 3 MB each.
 const PAGES_MAX: usize = 12;
@@ -134,7 +134,7 @@ impl PageCache {
             Route::Report => {
                 let state = extent_id(store.extent()?);
                 let served = ServedHeader { events: Some(format!("/events?seen={state}")), ..served(&store)? };
-                HttpResponse::page(self.page("report", &state, |_| Ok(reported::latest(&store, Some(served))?))?)
+                HttpResponse::page(self.page("report", &state, |_| Ok(latest_html(&store, Some(served))?))?)
             }
             Route::Compare => {
                 let (state, key) = (extent_id(store.extent()?), format!("compare {:?}", head.query));
@@ -207,7 +207,7 @@ fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
         events: progress.ended.is_none().then_some(events),
         standing: progress_in_words(&progress),
     };
-    Ok(reported::of(store, std::slice::from_ref(&id.0), Some(served))?)
+    Ok(runs_html(store, std::slice::from_ref(&id.0), Some(served))?)
 }
 
 /// Renders a page of the list of runs.

@@ -9,10 +9,10 @@ use model::values::workload::Parameters;
 use store::{Store, StoreError};
 use workloads::{Runner, TrialContext};
 
+use crate::app::run_guard::RunGuard;
+use crate::app::target_machine::TargetMachine;
 use crate::error::{CliError, CliStatus};
 use crate::progress::Progress;
-use crate::run_guard::RunGuard;
-use crate::target_machine::TargetMachine;
 
 /// Checks what the description of a workload cannot express: that regular expressions compile and programs exist.
 pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {

@@ -19,9 +19,9 @@ use model::values::topology::Topology;
 use model::values::trial::short_hash;
 use store::Store;
 
+use crate::app::run_guard::site;
 use crate::cli;
 use crate::error::{CliError, CliStatus};
-use crate::run_guard::site;
 
 pub struct TargetMachine {
     pub machine: Capture,

@@ -9,9 +9,9 @@ use model::values::record::{RunId, RunRecord};
 use model::values::topology::Topology;
 use store::Store;
 
+use crate::app::target_machine::{TargetMachine, existing_store, has_store, open_store};
 use crate::cli::{GlobalArgs, MapArgs};
 use crate::error::CliError;
-use crate::target_machine::{TargetMachine, existing_store, has_store, open_store};
 
 /// Values of `--map` that are not runs.
 const NONE: &str = "none";

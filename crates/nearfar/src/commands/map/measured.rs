@@ -11,14 +11,14 @@ use model::values::plan::Plan;
 use model::values::record::RunRecord;
 use store::Store;
 
-use crate::catalogue::map_of;
+use crate::app::catalogue::map_of;
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{check, end_message, execute, resume_or_begin};
+use crate::app::target_machine::{TargetMachine, existing_store, read_topology, simulated_file, source};
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat, TextOrJson};
 use crate::commands::run::{dry_run, status};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::run_guard::RunGuard;
-use crate::session::{check, end_message, execute, resume_or_begin};
-use crate::target_machine::{TargetMachine, existing_store, read_topology, simulated_file, source};
 
 /// Measures a map, resumes an unfinished run, or shows the map of a stored run.
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {

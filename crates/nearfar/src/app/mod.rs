@@ -1,0 +1,11 @@
+//! What the commands and the servers do: opens the store, plans, resumes or begins a run, executes it, and returns its
+//! findings. Must not depend on command lines, print results or choose exit statuses.
+
+pub mod catalogue;
+pub mod compare;
+pub mod overwrite;
+pub mod report;
+pub mod run_guard;
+pub mod session;
+pub mod survey;
+pub mod target_machine;
