@@ -11,6 +11,8 @@ mod mpi_launch;
 mod node;
 mod output;
 mod progress;
+mod requests;
+mod run_output;
 mod serve;
 mod suggestion;
 mod usage;

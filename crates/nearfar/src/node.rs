@@ -16,11 +16,12 @@ use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
-use crate::app::target_machine::{current_exe, store_sibling};
+use crate::app::target_machine::current_exe;
 use crate::cli::{self, Cli, GlobalArgs};
 use crate::commands::{fleet::for_node, run};
 use crate::error::{CliError, CommandResult};
 use crate::output;
+use crate::requests::results_file;
 
 /// Directory of the jobs, next to the results file.
 const JOBS: &str = "fleet";
@@ -99,7 +100,7 @@ struct JobsDir {
 
 impl JobsDir {
     fn of(node: &NodeName, common: &GlobalArgs) -> Result<Self, CliError> {
-        let path = store_sibling(common, JOBS)?;
+        let path = results_file(common).sibling(JOBS)?;
         Ok(Self { path, node: node.clone() })
     }
 

@@ -3,9 +3,17 @@
 
 pub mod catalogue;
 pub mod compare;
+pub mod exec;
+pub mod experiment;
+pub mod measure;
+pub mod measured_map;
 pub mod overwrite;
+pub mod place;
 pub mod report;
+pub mod results_file;
+pub mod run;
 pub mod run_guard;
 pub mod session;
+pub mod size;
 pub mod survey;
 pub mod target_machine;

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use store::Store;
 
-use crate::app::target_machine::existing_store;
 use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::requests::existing_store;
 
 type Exporter =
     fn(&Store, &model::values::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;

@@ -10,16 +10,16 @@ use model::values::shell::quote_argv;
 use model::values::trial::short_hash;
 use serde_json::json;
 
-use crate::app::target_machine::open_store;
+use crate::app::experiment::text;
 use crate::cli::{
     Cli, Command, FleetArgs, FleetCollectArgs, FleetCommand, FleetQueryArgs, FleetRunArgs, GlobalArgs, ManifestArgs,
     RunArgs, TextOrJson,
 };
 use crate::commands::kubernetes;
-use crate::commands::run::{read_experiment, text};
 use crate::coordinator::{self, Collected, FollowOptions, PerNode, errors, warn};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::requests::{open_store, read_experiment};
 
 /// Placeholder for the node's name in the options for the nodes.
 const NODE: &str = "{node}";

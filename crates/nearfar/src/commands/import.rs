@@ -8,9 +8,9 @@ use model::values::record::ImportedTable;
 use model::values::shell::quote_arg;
 use store::import::{ImportError, ImportFormat, read};
 
-use crate::app::target_machine::open_store;
 use crate::cli::{GlobalArgs, ImportArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
+use crate::requests::open_store;
 
 pub fn run(args: &ImportArgs, common: &GlobalArgs) -> CommandResult {
     check_columns(args)?;

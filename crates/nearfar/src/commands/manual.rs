@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
+use crate::app::experiment::BUILT_IN;
 use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
 use crate::error::{CliError, CommandResult};
 use crate::{output, suggestion};
@@ -93,7 +94,7 @@ fn with_names(command: &str, argument: Arg) -> Arg {
             argument.value_parser(PossibleValuesParser::new(names))
         }
         ("run", "experiment") => {
-            let names = super::run::BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str());
+            let names = BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str());
             argument.value_parser(PossibleValuesParser::new(names))
         }
         ("measure" | "placements", "placements") => argument.value_parser(policies()),

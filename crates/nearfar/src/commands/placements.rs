@@ -9,14 +9,14 @@ use crate::app::catalogue::PlacementCatalogue;
 use crate::app::target_machine;
 use crate::cli::{GlobalArgs, PlacementsArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::{output, suggestion};
+use crate::{output, requests, suggestion};
 
 /// Placeholder in command lines if no command is given.
 const PLACEHOLDER: &str = "CMD";
 
 pub fn run(args: &PlacementsArgs, common: &GlobalArgs) -> CommandResult {
     let reported = target_machine::read_topology(args.from.as_deref())?;
-    let topology = PlacementCatalogue::new(&reported, None, &args.map, common)?.topology;
+    let topology = PlacementCatalogue::new(&reported, None, &requests::map(&args.map, common))?.topology;
     let kernel = workloads::offers();
     placement::devices(&topology, &args.devices).map_err(CliError::usage)?;
     let results = if args.placements.is_empty() {

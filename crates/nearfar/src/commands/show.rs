@@ -9,10 +9,10 @@ use model::analysis::size::SizeAnswer;
 
 use report::table::Metrics;
 
-use crate::app::target_machine::existing_store;
 use crate::cli::{GlobalArgs, ShowArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
+use crate::requests::existing_store;
 
 pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;

@@ -6,10 +6,10 @@ use model::analysis::survey::SurveyOptions;
 
 use crate::app::report::survey_html;
 use crate::app::survey;
-use crate::app::target_machine::existing_store;
 use crate::cli::{FleetCompareArgs, GlobalArgs, SurveyFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
+use crate::requests::existing_store;
 
 /// Shows outliers, changes, and the facts associated with them.
 pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
