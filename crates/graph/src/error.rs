@@ -12,23 +12,13 @@ use crate::team::TeamStopped;
 pub enum Error {
     /// The scale is out of range.
     #[error("scale {scale} is out of range: it must be 1 to {max}")]
-    Scale {
-        scale: u32,
-        max: u32,
-    },
+    Scale { scale: u32, max: u32 },
     /// The edge factor is out of range.
     #[error("edge factor {edge_factor} is out of range: it must be 1 to {max}")]
-    EdgeFactor {
-        edge_factor: u64,
-        max: u64,
-    },
+    EdgeFactor { edge_factor: u64, max: u64 },
     /// Construction and search need more memory than is available.
     #[error("constructing a graph of scale {scale} needs {needed} of memory; only {available} is available")]
-    TooLarge {
-        scale: u32,
-        needed: Bytes,
-        available: Bytes,
-    },
+    TooLarge { scale: u32, needed: Bytes, available: Bytes },
     /// Construction out of core needs more memory than its limit.
     #[error(
         "constructing a graph of scale {scale} out of core needs at least {needed} of memory for its arrays; the limit is \
@@ -51,10 +41,7 @@ pub enum Error {
     Edges(String),
     /// The number of head columns is out of range.
     #[error("k = {columns} is out of range: the number of head columns must be 1 to {max}")]
-    Columns {
-        columns: u32,
-        max: u32,
-    },
+    Columns { columns: u32, max: u32 },
     /// The head columns and the index do not fit into the DRAM limit.
     #[error("the head columns (k = {columns}) and the index need {needed} of DRAM; the limit is {asked}")]
     Dram {

@@ -25,6 +25,8 @@ pub mod settings;
 pub mod stale;
 pub mod swap;
 mod syscall;
+
+pub use syscall::SyscallError;
 mod sysfs;
 pub mod thread_time;
 pub mod token;

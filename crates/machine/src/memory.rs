@@ -44,10 +44,7 @@ pub enum MemoryError {
     Refused(SyscallError),
     /// Too little memory is available; touching it would trigger the kernel's OOM killer.
     #[error("{asked} of memory do not fit: {} are {}", available.bytes, available.of)]
-    TooLarge {
-        asked: Bytes,
-        available: AvailableMemory,
-    },
+    TooLarge { asked: Bytes, available: AvailableMemory },
     #[error("0 bytes of memory cannot be placed")]
     Empty,
 }

@@ -3,9 +3,18 @@
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
 
+use farmem::Unavailable;
+use graph::StorageError;
+use machine::SyscallError;
+use machine::child::LaunchError;
 use machine::topology::TopologyError;
-use model::experiments::experiment::PlanError;
+use model::experiments::experiment::{ExperimentError, PlanError};
+use model::hint::Hinted;
 use store::StoreError;
+use store::export::ExportError;
+use store::import::ImportError;
+use store::parquet_dir::FolderError;
+use workloads::Failure;
 
 /// Exit statuses other than 0; documented in docs/reference/exit-status.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +83,17 @@ macro_rules! messages {
     };
 }
 
+#[cfg(feature = "s3")]
+messages! {
+    plain: ; hinted: store::export::BucketError,
+}
+
 // A list instead of every type that can be displayed, so that no error loses its hint on the way.
 messages! {
-    plain: str, String, std::io::Error, PlanError, PlacementError;
-    hinted: StoreError, ExportError, ImportError, TopologyError, LaunchError, SyscallError, ExperimentError, Unavailable,
+    plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
+        StorageError, fleet::NodeError;
+    hinted: StoreError, FolderError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
+        ExperimentError, Unavailable, graph::Error,
 }
 
 impl CliError {

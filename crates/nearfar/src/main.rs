@@ -1,9 +1,8 @@
 //! The program `nearfar`: parses the command line, calls one command, and exits with its status.
 
-mod catalogue;
+mod app;
 mod cli;
 mod commands;
-mod compared;
 mod coordinator;
 mod error;
 #[cfg(feature = "mpi")]
@@ -11,20 +10,18 @@ mod mpi;
 mod mpi_launch;
 mod node;
 mod output;
-mod overwrite;
 mod progress;
-mod reported;
-mod run_guard;
+mod requests;
+mod run_output;
 mod serve;
-mod session;
-mod surveyed;
-mod target_machine;
+mod suggestion;
 mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::cli::{Cli, Command};
+use crate::error::CommandResult;
 
 fn main() -> ExitCode {
     // First, because a run later moves this process away from the CPUs that it measures.
@@ -34,8 +31,15 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return mpi_launch::usage_error(&error, usage::explain(&error, &argv).as_ref()),
     };
+    match execute(&cli) {
+        Ok(status) => status,
+        Err(error) => error.print(),
+    }
+}
+
+fn execute(cli: &Cli) -> CommandResult {
     let settings = &cli.common;
-    let result = match &cli.command {
+    match &cli.command {
         Command::Map(args) => commands::map::run(args, settings),
         Command::Placements(args) => commands::placements::run(args, settings),
         Command::List(args) => commands::list::run(args, settings),
@@ -59,11 +63,10 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::manual::completions(args),
         Command::Man(args) => commands::manual::man(args),
         Command::Worker => commands::internal::worker(),
-        Command::Node(args) => commands::internal::node(args, settings),
+        Command::Node(args) => match commands::internal::node(args, settings)? {
+            Some(job) => execute(&job.cli),
+            None => Ok(ExitCode::SUCCESS),
+        },
         Command::ReadTopology { source } => commands::internal::read_topology(source),
-    };
-    match result {
-        Ok(status) => status,
-        Err(error) => error.print(),
     }
 }

@@ -4,7 +4,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
@@ -16,11 +16,14 @@ use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
+use crate::app::target_machine::current_exe;
 use crate::cli::{self, Cli, GlobalArgs};
-use crate::commands::{fleet::for_node, run};
-use crate::error::{CliError, CommandResult};
+use crate::error::CliError;
 use crate::output;
-use crate::target_machine::{current_exe, store_sibling};
+use crate::requests::results_file;
+
+/// Placeholder for the node's name in the options for the nodes.
+pub const NODE: &str = "{node}";
 
 /// Directory of the jobs, next to the results file.
 const JOBS: &str = "fleet";
@@ -57,8 +60,15 @@ pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
     })
 }
 
-/// Runs the job in a file in this process, so that its signals reach the run. A job that has ended is not repeated.
-pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResult {
+/// The command line of a job that runs in this process, so that its signals reach the run.
+pub struct PodJob {
+    pub cli: Cli,
+    /// Held during the run.
+    _lock: File,
+}
+
+/// Prepares the job in a file. `None` if the job has ended, because it is not repeated.
+pub fn pod_job(file: &Path, node: &NodeName, common: &GlobalArgs) -> Result<Option<PodJob>, CliError> {
     let read = |path: &Path| {
         std::fs::read_to_string(path).map_err(|error| CliError::usage(format!("{}: {error}", path.display())))
     };
@@ -73,17 +83,22 @@ pub fn handle(file: &Path, node: &NodeName, common: &GlobalArgs) -> CommandResul
     save(&job, &order)?;
     if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
         eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     }
     let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
     written.map_err(|error| write_error(&job.file("lock"), &error))?;
     let program = [PathBuf::from("nearfar"), "--store".into(), job.file("results.db"), "run".into()];
     let line = program.into_iter().chain([job.file("experiment.toml")]).map(PathBuf::into_os_string);
     let cli = Cli::from_argv(line.chain(order.words.iter().map(Into::into))).map_err(CliError::usage)?;
-    let cli::Command::Run(args) = &cli.command else {
-        return Err(CliError::usage("the job's arguments are not options of nearfar run"));
-    };
-    run::run(args, &cli.common)
+    match cli.command {
+        cli::Command::Run(_) => Ok(Some(PodJob { cli, _lock: lock })),
+        _ => Err(CliError::usage("the job's arguments are not options of nearfar run")),
+    }
+}
+
+/// Replaces `{node}` in the arguments.
+pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
+    words.iter().map(|word| word.replace(NODE, node.as_str())).collect()
 }
 
 fn send(response: ResponseBody) -> Result<(), CliError> {
@@ -99,7 +114,7 @@ struct JobsDir {
 
 impl JobsDir {
     fn of(node: &NodeName, common: &GlobalArgs) -> Result<Self, CliError> {
-        let path = store_sibling(common, JOBS)?;
+        let path = results_file(common).sibling(JOBS)?;
         Ok(Self { path, node: node.clone() })
     }
 

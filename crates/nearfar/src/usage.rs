@@ -1,15 +1,15 @@
-//! Suggestions for mistyped command lines: similar names, a missing `--` before a command. Must not depend on commands.
+//! Explanations of command lines that clap rejects: an unknown command, a missing `--` before a command.
+//! Must not depend on commands.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
-use model::placements::placement::policy_infos;
 use model::values::shell::quote_argv;
-use model::values::suggest::closest;
 
 use crate::cli::Cli;
 use crate::error::CliError;
+use crate::suggestion::hint;
 
 /// Returns a better error than clap's for an unknown command, and for a command without `--` before it.
 pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
@@ -33,25 +33,6 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
         }
         _ => None,
     }
-}
-
-/// Returns a hint with the choice most similar to `name`, if any is similar, followed by how to list all choices.
-pub fn hint(name: &str, choices: &[&str], list: &str) -> String {
-    match closest(name, choices.iter().copied()) {
-        Some(choice) => format!("did you mean '{choice}'? {list}"),
-        None => list.to_string(),
-    }
-}
-
-/// Returns a hint for the first unknown policy in these placements. Numactl options, CPU lists and parts with a value,
-/// such as `node:1`, are skipped.
-pub fn policy_hint<'a>(placements: impl IntoIterator<Item = &'a String>) -> Option<String> {
-    let names: Vec<&str> = policy_infos().into_iter().map(|policy| policy.name).collect();
-    let parts = placements.into_iter().filter(|text| !text.starts_with('-')).flat_map(|text| text.split('+'));
-    let choice = parts
-        .filter(|part| !part.contains(':') && !names.contains(part))
-        .find_map(|part| closest(part, names.iter().copied()))?;
-    Some(format!("did you mean '{choice}'? list policies with nearfar list policies"))
 }
 
 fn visible_names(command: &Command) -> Vec<&str> {
@@ -129,25 +110,6 @@ mod tests {
         for (argv, expected) in cases {
             let text = explained(argv).unwrap_or_default();
             assert!(text.starts_with(expected), "{argv:?}: {text}");
-        }
-    }
-
-    #[test]
-    fn unknown_policies_suggest_the_most_similar_one() {
-        let cases = [
-            ("compactt", Some("compact")),
-            ("compact+interleav", Some("interleave")),
-            ("onecore+irq:1", Some("one-core")),
-            ("compact", None),
-            ("0-3", None),
-            ("-C 0", None),
-            ("xyzzy", None),
-        ];
-        for (text, expected) in cases {
-            let hint = policy_hint([&text.to_string()]);
-            let expected =
-                expected.map(|name| format!("did you mean '{name}'? list policies with nearfar list policies"));
-            assert_eq!(hint, expected, "{text}");
         }
     }
 }

@@ -268,7 +268,7 @@ fn experiment_file_reference_lists_every_key() {
         let mut program = Command::new(env!("CARGO_BIN_EXE_nearfar"));
         let output = program.args(["run", "strange.toml", "--dry-run"]).current_dir(directory.path()).output();
         let stderr = String::from_utf8_lossy(&output.expect("the program starts").stderr).into_owned();
-        let keys = stderr.split("hint: it has ").nth(1).unwrap_or_else(|| panic!("no keys are listed: {stderr}"));
+        let keys = stderr.split("hint: the keys are ").nth(1).unwrap_or_else(|| panic!("no keys are listed: {stderr}"));
         for key in keys.trim().split(", ") {
             // Keys are rows of a table; sections are headings of one.
             let rows = [format!("| `{key}` |"), format!("`[{key}]`"), format!("`[[{key}]]`")];

@@ -16,9 +16,7 @@ use crate::lock;
 pub enum StoreError {
     /// The file does not exist.
     #[error("{} does not exist", describe(path))]
-    Missing {
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// The file or its directory cannot be opened or created.
     #[error("cannot open {}: {cause}", path.display())]
     CannotOpen {
@@ -28,14 +26,10 @@ pub enum StoreError {
     },
     /// The file is not a SQLite database.
     #[error("{} is not a results file (not a SQLite database)", path.display())]
-    NotADatabase {
-        path: PathBuf,
-    },
+    NotADatabase { path: PathBuf },
     /// The file is a database of another program.
     #[error("{} is a database of another program", path.display())]
-    Foreign {
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// A newer version of this program wrote the file.
     #[error("{} was written by a newer nearfar (schema {found}, this program knows {known})", describe(path))]
     Newer {
@@ -53,10 +47,7 @@ pub enum StoreError {
         known: u32,
     },
     #[error("{} is damaged: {cause}", describe(path))]
-    Damaged {
-        path: PathBuf,
-        cause: String,
-    },
+    Damaged { path: PathBuf, cause: String },
     /// Another program holds a lock on the file.
     #[error("{} is locked by {}", describe(path), holders(by))]
     Locked {
@@ -66,125 +57,67 @@ pub enum StoreError {
     },
     /// The disk is full. Earlier trials are still stored.
     #[error("no space left on the disk of {}", describe(path))]
-    NoSpace {
-        path: PathBuf,
-    },
+    NoSpace { path: PathBuf },
     /// The file or its directory cannot be written.
     #[error("cannot write {}: the file or its directory is read-only", describe(path))]
-    ReadOnly {
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// Any other error of the database.
     #[error("{}: {cause}", describe(path))]
-    Refused {
-        path: PathBuf,
-        cause: String,
-    },
+    Refused { path: PathBuf, cause: String },
     /// The address of a server is invalid.
     #[error("--store {}: {cause}", path.display())]
-    BadAddress {
-        path: PathBuf,
-        cause: String,
-    },
+    BadAddress { path: PathBuf, cause: String },
     /// This program is built without the feature `postgres`.
     #[error("--store {}: this build of nearfar has no PostgreSQL support", path.display())]
-    NoServers {
-        path: PathBuf,
-    },
+    NoServers { path: PathBuf },
     /// The server does not answer, or it accepts no connection now.
     #[error("cannot connect to {}: {cause}", describe(path))]
-    Unreachable {
-        path: PathBuf,
-        cause: String,
-    },
+    Unreachable { path: PathBuf, cause: String },
     /// The connection was lost. Confirmed trials are stored; whether the last transaction was stored is unknown.
     #[error("lost the connection to {}: {cause}", describe(path))]
-    Lost {
-        path: PathBuf,
-        cause: String,
-    },
+    Lost { path: PathBuf, cause: String },
     /// The server has no certificate, or its certificate cannot be verified.
     #[error("cannot establish TLS with {}: {cause}", describe(path))]
-    NoTls {
-        path: PathBuf,
-        cause: String,
-    },
+    NoTls { path: PathBuf, cause: String },
     /// The server rejects the user or the password.
     #[error("{}: {cause}", path.display())]
-    NotLetIn {
-        path: PathBuf,
-        cause: String,
-    },
+    NotLetIn { path: PathBuf, cause: String },
     /// The database does not exist on the server.
     #[error("{}: {cause}", path.display())]
-    NoDatabase {
-        path: PathBuf,
-        cause: String,
-    },
+    NoDatabase { path: PathBuf, cause: String },
     /// The user lacks a privilege.
     #[error("{}: {cause}", describe(path))]
-    NotPermitted {
-        path: PathBuf,
-        cause: String,
-    },
+    NotPermitted { path: PathBuf, cause: String },
     /// The database has no results yet, and the user may not create their tables.
     #[error("{} does not exist, and this user may not create it: {cause}", describe(path))]
-    NotMade {
-        path: PathBuf,
-        cause: String,
-    },
+    NotMade { path: PathBuf, cause: String },
     /// The file has no run of this name, or no run at all.
     #[error("{}", no_such_run(path, name))]
-    NoSuchRun {
-        path: PathBuf,
-        name: String,
-    },
+    NoSuchRun { path: PathBuf, name: String },
     /// Several run ids begin with this name.
     #[error("several runs match '{name}': {}", ids(runs))]
-    AmbiguousRun {
-        name: String,
-        runs: Vec<RunId>,
-    },
+    AmbiguousRun { name: String, runs: Vec<RunId> },
     /// No imported table has this name.
     #[error("no imported table '{name}'")]
-    NoSuchTable {
-        name: String,
-        known: Vec<String>,
-    },
+    NoSuchTable { name: String, known: Vec<String> },
     /// No placement is saved under this name.
     #[error("no saved placement '{name}'")]
-    NoSuchPlacement {
-        name: String,
-        known: Vec<String>,
-    },
+    NoSuchPlacement { name: String, known: Vec<String> },
     /// A run of this id is already stored.
     #[error("run {run} is already stored")]
-    RunAlreadyStored {
-        run: RunId,
-    },
+    RunAlreadyStored { run: RunId },
     /// This trial is already stored; it was not stored again.
     #[error("trial {trial} of run {run} is already stored")]
-    AlreadyStored {
-        run: RunId,
-        trial: TrialId,
-    },
+    AlreadyStored { run: RunId, trial: TrialId },
     /// Another trial of the run has this position.
     #[error("run {run} has another trial at position {position}")]
-    PositionTaken {
-        run: RunId,
-        position: u32,
-    },
+    PositionTaken { run: RunId, position: u32 },
     /// A table of this name with other content is already stored.
     #[error("an imported table '{name}' with other content is already stored")]
-    TableDiffers {
-        name: String,
-    },
+    TableDiffers { name: String },
     /// A sample is infinite or not a number.
     #[error("trial {trial} has a sample of {series} that is not finite")]
-    NotFinite {
-        trial: TrialId,
-        series: String,
-    },
+    NotFinite { trial: TrialId, series: String },
 }
 
 impl Hinted for StoreError {

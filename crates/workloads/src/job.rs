@@ -177,4 +177,3 @@ impl From<Failure> for TrialStatus {
         }
     }
 }
-

@@ -134,6 +134,7 @@ impl fmt::Display for FileSystem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::hint::Hinted;
 
     #[test]
     fn memory_file_systems_are_rejected_unless_accepted() {

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use model::hint::Hinted;
 use model::values::units::Bytes;
 
 use super::{Access, Advice, FarError, FarFile, FarLocation, TileSettings, Tiles, View};

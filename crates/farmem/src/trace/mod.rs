@@ -174,7 +174,6 @@ pub struct Damaged {
     pub what: &'static str,
 }
 
-
 /// Decodes records; ends at the end of the bytes or with the first error.
 #[derive(Debug)]
 pub struct Decoder<'a> {

@@ -339,8 +339,7 @@ fn missing_cpus_nodes_and_directories_return_errors() {
     beyond.cpus = CpuSet::parse_list("60000").unwrap();
     let mut homeless = sh("true");
     homeless.memory = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
-    let cases =
-        [(nowhere, "/no/such/folder"), (unseated, "cpu 8191"), (beyond, "cpu 60000"), (homeless, "'bind 1023'")];
+    let cases = [(nowhere, "/no/such/folder"), (unseated, "CPU 8191"), (beyond, "60000"), (homeless, "'bind 1023'")];
     for (launch, named) in cases {
         let error = run(&launch).unwrap_err();
         assert!(matches!(error, LaunchError::Refused(_)), "{error:?}");

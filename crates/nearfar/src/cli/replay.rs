@@ -95,6 +95,8 @@ fn values(arg: &Arg, matches: &ArgMatches) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn replayed(argv: &[&str]) -> Vec<String> {
@@ -165,5 +167,69 @@ mod tests {
             let once = replayed(argv);
             assert_eq!(replayed(&once.iter().map(String::as_str).collect::<Vec<_>>()), once);
         }
+    }
+
+    /// Arguments that determine the plan. A new argument belongs in this list or in `OMITTED`.
+    const KEPT: &[&str] = &[
+        "all",
+        "allow_overwrite",
+        "budget",
+        "cleanup",
+        "command",
+        "cpunodebind",
+        "cpus",
+        "devices",
+        "dram",
+        "engine",
+        "exclude",
+        "experiment",
+        "fio",
+        "from",
+        "higher_is_better",
+        "ignore_failure",
+        "indifference",
+        "interleave",
+        "interrupts",
+        "load",
+        "max_cpus",
+        "max_slowdown",
+        "max_trials",
+        "measure",
+        "membind",
+        "metric",
+        "metric_json",
+        "objective",
+        "only",
+        "openmp",
+        "physcpubind",
+        "placements",
+        "preferred",
+        "prepare",
+        "ready",
+        "refine",
+        "repetitions",
+        "run",
+        "server",
+        "set",
+        "shell",
+        "smoke",
+        "strict",
+        "thorough",
+        "threads",
+        "time_limit",
+        "warmup",
+        "workload",
+    ];
+
+    #[test]
+    fn every_argument_is_either_kept_or_omitted() {
+        let cli = Cli::command();
+        let commands = ["run", "measure", "place", "size", "map"].map(|name| cli.find_subcommand(name).unwrap());
+        let arguments = commands.iter().flat_map(|command| command.get_arguments()).chain(cli.get_arguments());
+        let arguments: BTreeSet<&str> = arguments.map(|argument| argument.get_id().as_str()).collect();
+        let decided: Vec<&str> = KEPT.iter().chain(OMITTED).copied().collect();
+        let decided_once: BTreeSet<&str> = decided.iter().copied().collect();
+        assert_eq!(arguments, decided_once, "left: arguments, right: KEPT and OMITTED");
+        assert_eq!(decided.len(), decided_once.len(), "an argument is listed twice");
     }
 }

@@ -2,36 +2,35 @@
 
 use std::process::ExitCode;
 
-use model::analysis::compare::{compare, compare_table, index, index_table};
+use model::analysis::compare::{compare, index};
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
-use model::values::record::ImportedTable;
-use store::Store;
 
+use crate::app::compare::{CompareRequest, Compared, comparison, indices};
 use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
-use crate::compared::Compared;
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
+use crate::requests::existing_store;
 
 /// Compares stored or exported runs, or the columns of an imported table.
 pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
+    let request = request(args);
     if let Some(dir) = &args.parquet {
-        if by_column(args) {
+        if request.is_by_column() {
             return Err(CliError::usage(
                 "--by column: imported tables are only in the results file, not in exported directories",
             ));
         }
-        let compared = Compared::from_dir(args, dir)?;
+        let compared = Compared::from_dir(&request, dir)?;
         return match args.index {
-            Some(Suite::Unixbench) => show_index(&compared.compare_with(args, index)?, args.format),
-            None => show(&compared.compare_with(args, compare)?, args),
+            Some(Suite::Unixbench) => show_index(&compared.compare_with(&request, index)?, args.format),
+            None => show(&compared.compare_with(&request, compare)?, args),
         };
     }
     let store = existing_store(common)?;
     match args.index {
-        Some(Suite::Unixbench) => show_index(&indices(args, &store)?, args.format),
-        None => show(&comparison(args, &store)?, args),
+        Some(Suite::Unixbench) => show_index(&indices(&request, &store)?, args.format),
+        None => show(&comparison(&request, &store)?, args),
     }
 }
 
@@ -49,11 +48,6 @@ fn show(comparison: &Comparison, args: &CompareArgs) -> CommandResult {
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Compares stored runs or the columns of an imported table.
-pub fn comparison(args: &CompareArgs, store: &Store) -> Result<Comparison, CliError> {
-    if by_column(args) { imported(args, store) } else { Compared::from_store(args, store)?.compare_with(args, compare) }
 }
 
 fn no_change() -> CliError {
@@ -75,25 +69,11 @@ fn show_index(table: &IndexTable, format: TableFormat) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-fn by_column(args: &CompareArgs) -> bool {
-    args.by.as_deref().map_or(args.table.is_some(), |by| by == "column")
-}
-
-fn indices(args: &CompareArgs, store: &Store) -> Result<IndexTable, CliError> {
-    if by_column(args) {
-        return index_table(&table(args, store)?, args.baseline.as_deref()).map_err(CliError::usage);
+fn request(args: &CompareArgs) -> CompareRequest {
+    CompareRequest {
+        runs: args.runs.clone(),
+        by: args.by.clone(),
+        baseline: args.baseline.clone(),
+        table: args.table.clone(),
     }
-    Compared::from_store(args, store)?.compare_with(args, index)
-}
-
-fn imported(args: &CompareArgs, store: &Store) -> Result<Comparison, CliError> {
-    compare_table(&table(args, store)?, args.baseline.as_deref()).map_err(CliError::usage)
-}
-
-fn table(args: &CompareArgs, store: &Store) -> Result<ImportedTable, CliError> {
-    let names = store.tables().map_err(CliError::failure)?;
-    let name = args.table.as_ref().or(names.last()).ok_or_else(|| {
-        CliError::usage("the results file contains no imported table").hint("import one with nearfar import FILE")
-    })?;
-    store.table(name).map_err(CliError::usage)
 }

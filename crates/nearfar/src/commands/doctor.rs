@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use model::analysis::doctor::diagnose;
 
+use crate::app::run_guard::site;
 use crate::cli::{DoctorArgs, GlobalArgs, TextOrJson};
 use crate::error::CommandResult;
 use crate::output;
-use crate::run_guard::site;
-use crate::target_machine::store_sibling;
+use crate::requests::results_file;
 
 /// Diagnoses this machine. Problems do not change the exit status.
 pub fn run(args: &DoctorArgs, common: &GlobalArgs) -> CommandResult {
-    let store = store_sibling(common, "results.db")?;
+    let store = results_file(common).sibling("results.db")?;
     let probes = machine::probes::read(store.parent().unwrap_or(Path::new(".")), &site(None));
     let diagnosis = diagnose(&machine::settings::read(), &probes);
     match args.format {

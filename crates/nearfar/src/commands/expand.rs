@@ -12,18 +12,18 @@ use farmem::trace::Trace;
 use farmem::{Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::foreground::{self, ForegroundProcess};
-use model::analysis::size::need_of;
 use model::values::record::RunSummary;
 use model::values::units::{Bytes, Nanos, parse_share};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
+use crate::app::run_guard::site;
+use crate::app::size::measured_need;
+use crate::app::target_machine::far_site;
 use crate::cli::{EngineName, ExpandArgs, FarArgs, GlobalArgs};
-use crate::commands::size;
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::site;
-use crate::target_machine::{existing_store, far_site, has_store};
+use crate::requests::results_file;
 
 /// Interval between status updates.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ struct Summary {
 pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     let limits = limits(args, common)?;
     if let Err(error) = machine::child::find_program(&args.command[0].to_string_lossy()) {
-        CliError::failure(&error).maybe_hint(error.hint()).print();
+        CliError::failure(&error).print();
         return Ok(ExitCode::from(127));
     }
     let trace = args.trace.as_deref().map(create_trace).transpose()?;
@@ -103,7 +103,7 @@ fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     if let Some(peak) = args.peak {
         return Ok(share_of(peak));
     }
-    let Some((run, peak)) = measured_need(&args.command, common)? else {
+    let Some((run, peak)) = stored_need(&args.command, common)? else {
         return Err(CliError::usage(format!("--dram {text}: the peak memory of this command line is unknown"))
             .hint("set it with --peak SIZE, or measure it with nearfar size -- CMD"));
     };
@@ -116,18 +116,11 @@ fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
 }
 
 /// Returns the newest run of `nearfar size` for exactly this command line, and the measured peak.
-fn measured_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(RunSummary, Bytes)>, CliError> {
+fn stored_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(RunSummary, Bytes)>, CliError> {
     let argv: Option<Vec<String>> = command.iter().map(|arg| arg.to_str().map(String::from)).collect();
-    let Some(argv) = argv.filter(|_| has_store(common).is_ok_and(|has| has)) else { return Ok(None) };
-    let store = existing_store(common)?;
-    let name = size::experiment(&argv[0]);
-    for run in store.runs().map_err(CliError::failure)?.into_iter().rev().filter(|run| run.experiment == name) {
-        let record = store.run(&run.id.0).map_err(CliError::failure)?;
-        if let Some(need) = need_of(&record.plan, &argv) {
-            return Ok(Some((run, need)));
-        }
-    }
-    Ok(None)
+    let results = results_file(common);
+    let Some(argv) = argv.filter(|_| results.may_exist().is_ok_and(|may| may)) else { return Ok(None) };
+    measured_need(&results.open_existing()?, &argv)
 }
 
 /// Adds the options of far memory.
@@ -162,7 +155,7 @@ fn far_dir(path: &Path) -> Result<PathBuf, CliError> {
 /// Converts an error of the expansion.
 fn failure(error: &Unavailable) -> CliError {
     let status = if error.not_permitted { CliStatus::NotPermitted } else { CliStatus::Failure };
-    CliError::with(status, error).maybe_hint(error.hint.as_ref())
+    CliError::with(status, error)
 }
 
 /// Starts the program. The inner error is the exit status of a failure, with the values of env(1).

@@ -8,7 +8,7 @@ use store::Store;
 use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
+use crate::requests::existing_store;
 
 type Exporter =
     fn(&Store, &model::values::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;

@@ -10,19 +10,17 @@ use model::values::shell::quote_argv;
 use model::values::trial::short_hash;
 use serde_json::json;
 
+use crate::app::experiment::text;
 use crate::cli::{
     Cli, Command, FleetArgs, FleetCollectArgs, FleetCommand, FleetQueryArgs, FleetRunArgs, GlobalArgs, ManifestArgs,
     RunArgs, TextOrJson,
 };
 use crate::commands::kubernetes;
-use crate::commands::run::{read_experiment, text};
 use crate::coordinator::{self, Collected, FollowOptions, PerNode, errors, warn};
 use crate::error::{CliError, CliStatus, CommandResult};
+use crate::node::{NODE, for_node};
 use crate::output;
-use crate::target_machine::open_store;
-
-/// Placeholder for the node's name in the options for the nodes.
-const NODE: &str = "{node}";
+use crate::requests::{open_store, read_experiment};
 
 pub fn run(args: &FleetArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
@@ -76,11 +74,6 @@ pub fn order(args: &FleetRunArgs, node: &NodeName) -> Result<(JobSpec, Box<RunAr
 fn with_host_label(words: &[String]) -> Vec<String> {
     let has_label = words.iter().any(|word| word == "--host-label" || word.starts_with("--host-label="));
     words.iter().cloned().chain((!has_label).then(|| format!("--host-label={NODE}"))).collect()
-}
-
-/// Replaces `{node}` in the arguments.
-pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
-    words.iter().map(|word| word.replace(NODE, node.as_str())).collect()
 }
 
 /// Parses the arguments as the node will.

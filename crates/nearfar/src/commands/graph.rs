@@ -173,12 +173,11 @@ fn threads(threads: Option<usize>) -> PlainTeam {
 impl From<graph::Error> for CliError {
     fn from(error: graph::Error) -> Self {
         use graph::Error::{Columns, EdgeFactor, Little, Parts, Root, Scale, TooLarge};
-        let cli_error = match error {
+        match error {
             Scale { .. } | EdgeFactor { .. } | Columns { .. } | Parts { .. } | Root(_) => Self::usage(&error),
             TooLarge { .. } | Little { .. } => Self::with(CliStatus::Skipped, &error),
             _ => Self::failure(&error),
-        };
-        cli_error.maybe_hint(error.hint())
+        }
     }
 }
 

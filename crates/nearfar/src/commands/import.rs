@@ -10,7 +10,7 @@ use store::import::{ImportError, ImportFormat, read};
 
 use crate::cli::{GlobalArgs, ImportArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::target_machine::open_store;
+use crate::requests::open_store;
 
 pub fn run(args: &ImportArgs, common: &GlobalArgs) -> CommandResult {
     check_columns(args)?;
@@ -35,7 +35,7 @@ pub fn run(args: &ImportArgs, common: &GlobalArgs) -> CommandResult {
 }
 
 fn failure(error: &ImportError) -> CliError {
-    CliError::usage(error).maybe_hint(error.hint.as_ref())
+    CliError::usage(error)
 }
 
 fn check_columns(args: &ImportArgs) -> Result<(), CliError> {

@@ -7,6 +7,7 @@ use machine::topology::TopologySource;
 
 use crate::cli::{GlobalArgs, NodeCommandArgs};
 use crate::error::{CliError, CommandResult};
+use crate::node::{PodJob, pod_job};
 
 /// Runs one kernel: reads the trial from stdin and writes the report to stdout.
 pub fn worker() -> CommandResult {
@@ -20,11 +21,11 @@ pub fn read_topology(source: &str) -> CommandResult {
     Ok(ExitCode::from(machine::topology::serve_read(&source)))
 }
 
-/// Serves a coordinator, or runs a job file.
-pub fn node(args: &NodeCommandArgs, common: &GlobalArgs) -> CommandResult {
+/// Serves a coordinator, or returns the job of a job file, which the caller runs.
+pub fn node(args: &NodeCommandArgs, common: &GlobalArgs) -> Result<Option<PodJob>, CliError> {
     if let (Some(order), Some(node)) = (&args.order, &args.node) {
-        return crate::node::handle(order, node, common);
+        return pod_job(order, node, common);
     }
     crate::node::serve(common)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(None)
 }

@@ -176,7 +176,7 @@ fn collect_command(args: &FleetRunArgs, on: &Selection, image: &Image) -> Vec<St
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
-    use crate::commands::run::read_experiment;
+    use crate::requests::read_experiment;
     use clap::Parser;
 
     fn read(words: &[&str]) -> (Box<RunArgs>, Experiment) {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use model::placements::placement::policy_infos;
 
+use crate::app::experiment::BUILT_IN;
 use crate::cli::{GlobalArgs, ListArgs, ListKind, TextOrJson};
-use crate::commands::run::BUILT_IN;
 use crate::error::{CliError, CommandResult};
 use crate::output;
 

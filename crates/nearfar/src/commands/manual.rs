@@ -7,9 +7,10 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 
+use crate::app::experiment::BUILT_IN;
 use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
 use crate::error::{CliError, CommandResult};
-use crate::{output, usage};
+use crate::{output, suggestion};
 
 const PROGRAM: &str = "nearfar";
 
@@ -32,7 +33,7 @@ pub fn man(args: &ManPagesArgs) -> CommandResult {
     let page = pages.iter().find(|(file, _)| *file == requested).ok_or_else(|| {
         let commands: Vec<&str> =
             pages.iter().filter_map(|(file, _)| file.strip_prefix("nearfar-")?.strip_suffix(".1")).collect();
-        CliError::usage(format!("there is no manual page {name}")).hint(usage::hint(
+        CliError::usage(format!("there is no manual page {name}")).hint(suggestion::hint(
             args.command.as_deref().unwrap_or_default(),
             &commands,
             &format!("commands: {}", commands.join(", ")),
@@ -93,7 +94,7 @@ fn with_names(command: &str, argument: Arg) -> Arg {
             argument.value_parser(PossibleValuesParser::new(names))
         }
         ("run", "experiment") => {
-            let names = super::run::BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str());
+            let names = BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str());
             argument.value_parser(PossibleValuesParser::new(names))
         }
         ("measure" | "placements", "placements") => argument.value_parser(policies()),

@@ -1,16 +1,18 @@
 //! `nearfar map`: shows the topology of a machine.
 
+mod measured;
+
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::app::target_machine;
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat};
-use crate::commands::measured_map;
 use crate::error::{CliError, CommandResult};
-use crate::{output, target_machine};
+use crate::output;
 
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     if args.measured.measure || args.measured.run.is_some() {
-        return measured_map::run(args, common);
+        return measured::run(args, common);
     }
     reject_options_of_measured_maps(args)?;
     let text = match args.format {

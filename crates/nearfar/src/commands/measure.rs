@@ -1,42 +1,38 @@
 //! `nearfar measure`: measures one workload.
 
-use model::experiments::experiment::{PlanOptions, SingleWorkload};
-use model::values::plan::Plan;
+use model::experiments::experiment::SingleWorkload;
 use model::values::units::Nanos;
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::measure::{MeasureRequest, measure};
+use crate::app::overwrite;
 use crate::cli::{GlobalArgs, MeasureCommandArgs};
-use crate::commands::run::execute_and_show;
 use crate::error::{CliError, CommandResult};
-use crate::overwrite;
-use crate::run_guard::RunGuard;
-use crate::session::{begin, check};
-use crate::target_machine::TargetMachine;
-use crate::usage::{hint, policy_hint};
+use crate::requests::{self, pairs};
+use crate::run_output::print_run;
+use crate::suggestion::hint;
 
 /// Measures one workload under one or more placements.
 pub fn run(args: &MeasureCommandArgs, common: &GlobalArgs) -> CommandResult {
     check_workload(&args.workload)?;
-    let single = SingleWorkload {
-        workload: args.workload.clone(),
-        set: parameters(args)?,
-        placements: placements(args),
-        threads: args.threads,
-        runs: args.repeats.repetitions,
-        warmup: args.repeats.warmup,
-        time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
-    };
-    let prepare = || -> Result<(TargetMachine, Plan), CliError> {
-        let target = TargetMachine::from_flags(&args.machine)?;
-        let catalogue = PlacementCatalogue::for_target(&target, &args.map, common)?;
-        let mut plan = plan(&single, &target, &catalogue, args)?;
-        plan.command = catalogue.argv_with_map(&common.argv);
-        Ok((target, plan))
-    };
-    let (guard, (target, plan)) = RunGuard::acquire(&args.guard, common, args.machine.sim.is_some(), prepare)?;
-    let mut store = target.open_store(common)?;
-    let record = begin(&mut store, &target, plan)?;
-    execute_and_show(&mut store, &record, &target, guard, common.quiet, args.format)
+    print_run(&measure(&request(args, common)?)?, args.format, common.quiet)
+}
+
+fn request(args: &MeasureCommandArgs, common: &GlobalArgs) -> Result<MeasureRequest, CliError> {
+    Ok(MeasureRequest {
+        session: requests::session(&args.machine, &args.guard, common),
+        workload: SingleWorkload {
+            workload: args.workload.clone(),
+            set: parameters(args)?,
+            placements: placements(args),
+            threads: args.threads,
+            runs: args.repeats.repetitions,
+            warmup: args.repeats.warmup,
+            time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
+        },
+        map: requests::map(&args.map, common),
+        devices: args.devices.clone(),
+        smoke: args.smoke,
+    })
 }
 
 fn check_workload(name: &str) -> Result<(), CliError> {
@@ -52,21 +48,6 @@ fn check_workload(name: &str) -> Result<(), CliError> {
     )))
 }
 
-fn plan(
-    single: &SingleWorkload,
-    target: &TargetMachine,
-    catalogue: &PlacementCatalogue,
-    args: &MeasureCommandArgs,
-) -> Result<Plan, CliError> {
-    let MeasureCommandArgs { smoke, devices, .. } = args;
-    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
-    let plan = single
-        .plan(&catalogue.topology, &workloads::specs(), options)
-        .map_err(|error| CliError::plan(&error).maybe_hint(policy_hint(&args.placements).as_deref()))?;
-    check(&plan, target)?;
-    Ok(plan)
-}
-
 fn parameters(args: &MeasureCommandArgs) -> Result<Vec<(String, String)>, CliError> {
     let hint = format!("list the parameters of {} with nearfar list workloads", args.workload);
     let mut pairs = pairs(&args.set, &hint)?;
@@ -75,15 +56,6 @@ fn parameters(args: &MeasureCommandArgs) -> Result<Vec<(String, String)>, CliErr
     }
     overwrite::allow_single(&args.workload, &mut pairs, args.allow_overwrite.as_deref())?;
     Ok(pairs)
-}
-
-/// Parses `KEY=VALUE` arguments.
-pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliError> {
-    let pair = |text: &String| {
-        let pair = text.split_once('=').map(|(name, value)| (name.trim().to_string(), value.to_string()));
-        pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
-    };
-    texts.iter().map(pair).collect()
 }
 
 /// Returns the placements of `--placement`; numactl's options together are one more. The default is `kernel`.

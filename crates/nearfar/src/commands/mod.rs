@@ -14,7 +14,6 @@ pub mod list;
 pub mod manual;
 pub mod map;
 pub mod measure;
-pub mod measured_map;
 pub mod place;
 pub mod placements;
 pub mod report;

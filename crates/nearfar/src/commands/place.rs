@@ -1,31 +1,24 @@
 //! `nearfar place`: finds the best placement of a command by a race.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult};
 use model::placements::candidates::{SearchSpace, Threads};
-use model::placements::placement::{PlacementError, check_movable};
 use model::stats::racing::Rules;
 use model::values::id_set::CpuSet;
-use model::values::placement::Placement;
 use model::values::plan::Plan;
-use model::values::record::{RunRecord, SavedPlacement};
+use model::values::record::RunRecord;
 use model::values::shell::quote_argv;
 use model::values::units::{Nanos, parse_share};
-use model::values::workload::WorkloadSpec;
-use store::Store;
-use workloads::{CpuTimes, Runner, TrialContext};
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::exec::exec;
+use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::RunGuard;
-use crate::session::{check, execute, resume_or_begin};
-use crate::target_machine::{TargetMachine, existing_store};
-use crate::usage::policy_hint;
+use crate::requests::{self, existing_store};
 
 /// Placeholder for the number of threads in a command.
 const THREADS: &str = "{threads}";
@@ -36,29 +29,28 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         return use_saved(name, args, common);
     }
     check_result_args(args)?;
-    let request = request(args)?;
+    let request = RaceRequest {
+        session: requests::session(&args.machine, &args.guard, common),
+        place: place_request(args)?,
+        map: requests::map(&args.map, common),
+        refine: args.search.refine,
+        fresh: args.stopping.fresh,
+    };
     if args.stopping.explain {
-        return explain(&PlaceContext::new(args, &request, common)?.plan, args.format);
+        return explain(&plan(&request)?, args.format);
     }
-    let (guard, context) = RunGuard::acquire(&args.guard, common, args.machine.sim.is_some(), || {
-        let context = PlaceContext::new(args, &request, common)?;
-        check(&context.plan, &context.target)?;
-        Ok(context)
-    })?;
-    let mut store = context.target.open_store(common)?;
-    let (mut record, mut answer) = race(&mut store, &context.target, context.plan.clone(), &guard, args, common)?;
-    if let Some(plan) = refined_plan(args, &context, &record, &answer)? {
-        (record, answer) = race(&mut store, &context.target, plan, &guard, args, common)?;
-    }
-    guard.release();
+    let RaceResult { mut store, record, answer } = race(&request)?;
     show(&record, &answer, args.format)?;
     let decided = matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen);
     if let Some(winner) = winner(&record, &answer).filter(|_| decided) {
         if let Some(name) = &args.result.save {
-            save(&mut store, name, &record, winner, common.quiet)?;
+            save(&mut store, name, &record, winner)?;
+            if !common.quiet {
+                eprintln!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
+            }
         }
         if args.result.apply {
-            return Err(exec_command(args, winner));
+            return Err(exec(&args.command, args.trial.shell, winner));
         }
     } else if args.result.apply || args.result.save.is_some() {
         eprintln!("nearfar: undecided, so no placement was saved or applied");
@@ -66,71 +58,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     Ok(status(answer.claim, record.ended.is_none()))
 }
 
-/// The machine, the request, and the plan of the race.
-struct PlaceContext {
-    target: TargetMachine,
-    catalogue: PlacementCatalogue,
-    request: PlaceRequest,
-    plan: Plan,
-}
-
-impl PlaceContext {
-    fn new(args: &PlaceArgs, request: &PlaceRequest, common: &GlobalArgs) -> Result<Self, CliError> {
-        let mut request = request.clone();
-        let target = TargetMachine::from_flags(&args.machine)?;
-        let catalogue = PlacementCatalogue::for_target(&target, &args.map, common)?;
-        request.wish.measured.clone_from(&catalogue.classes);
-        check_movable(&catalogue.topology, &args.search.devices).map_err(|none| match none {
-            PlacementError::Invalid(reason) => CliError::usage(reason),
-            PlacementError::Unavailable(reason) => CliError::with(CliStatus::Skipped, reason),
-        })?;
-        let mut plan = request.plan(&catalogue.topology, &command_spec()).map_err(|error| {
-            let policies = args.search.only.iter().chain(&args.search.exclude);
-            CliError::usage(error).maybe_hint(policy_hint(policies).as_deref())
-        })?;
-        plan.command = catalogue.argv_with_map(&common.argv);
-        Ok(Self { target, catalogue, request, plan })
-    }
-}
-
-fn race(
-    store: &mut Store,
-    target: &TargetMachine,
-    plan: Plan,
-    guard: &RunGuard,
-    args: &PlaceArgs,
-    common: &GlobalArgs,
-) -> Result<(RunRecord, PlaceResult), CliError> {
-    let record = resume_or_begin(store, target, plan, args.stopping.fresh, common.quiet)?;
-    execute(store, &record, target, guard, common.quiet)?;
-    // Read again, because the end is stored now.
-    let record = store.run(&record.id.0).map_err(CliError::failure)?;
-    let trials = store.trials(&record.id).map_err(CliError::failure)?;
-    let answer =
-        PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
-    Ok((record, answer))
-}
-
-fn command_spec() -> WorkloadSpec {
-    (workloads::find("command").expect("it is in the registry").describe)()
-}
-
-/// Returns the plan that races the winner against its neighbours; `None` without `--refine` or neighbours.
-fn refined_plan(
-    args: &PlaceArgs,
-    context: &PlaceContext,
-    record: &RunRecord,
-    answer: &PlaceResult,
-) -> Result<Option<Plan>, CliError> {
-    let Some(winner) = winner(record, answer).filter(|winner| args.search.refine && winner.is_pinned()) else {
-        return Ok(None);
-    };
-    let (baseline, topology) = (&record.plan.cells[0].placement, &context.catalogue.topology);
-    let plan = context.request.refined(baseline, winner, topology, &command_spec()).map_err(CliError::usage)?;
-    Ok(plan.map(|plan| Plan { command: record.plan.command.clone(), ..plan }))
-}
-
-fn request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
+fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
     let measured = args.trial.load.as_deref().map_or(Ok(args.command.clone()), |load| split("--load", load))?;
     let program = measured.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
     Ok(PlaceRequest {
@@ -254,20 +182,6 @@ fn status(claim: Claim, interrupted: bool) -> ExitCode {
     }
 }
 
-fn winner<'a>(record: &'a RunRecord, answer: &PlaceResult) -> Option<&'a Placement> {
-    let winner = answer.winner.as_ref()?;
-    let mut placements = record.plan.cells.iter().map(|cell| &cell.placement);
-    placements.find(|placement| placement.name == winner.placement)
-}
-
-fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement, quiet: bool) -> Result<(), CliError> {
-    store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(CliError::failure)?;
-    if !quiet {
-        eprintln!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
-    }
-    Ok(())
-}
-
 /// Rejects `--save` and `--apply` for simulated machines, and empty names.
 fn check_result_args(args: &PlaceArgs) -> Result<(), CliError> {
     if args.machine.sim.is_some() && (args.result.apply || args.result.save.is_some()) {
@@ -284,56 +198,9 @@ fn check_result_args(args: &PlaceArgs) -> Result<(), CliError> {
 /// Runs the command under a saved placement, and warns if the machine has changed since.
 fn use_saved(name: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     let saved = existing_store(common)?.saved_placement(name).map_err(CliError::usage)?;
-    let target = TargetMachine::from_flags(&args.machine)?;
+    let target = TargetMachine::read(&requests::machine(&args.machine))?;
     for change in saved.changes(&target.machine) {
         eprintln!("nearfar: warning: the machine has changed since {name} was measured: {change}");
     }
-    Err(exec_command(args, &saved.placement))
-}
-
-/// Binds this process to the placement and executes the command. Returns only if that fails.
-fn exec_command(args: &PlaceArgs, placement: &Placement) -> CliError {
-    let argv = match expanded_argv(args, placement) {
-        Ok(argv) => argv,
-        Err(error) => return error,
-    };
-    if placement.is_pinned() {
-        match machine::affinity::pin_to_any(&placement.cpus()) {
-            Ok(mask) if mask == placement.cpus() => {}
-            Ok(mask) => {
-                let message = format!("cannot bind to CPUs {}: the Linux kernel permits only {mask}", placement.cpus());
-                return CliError::with(CliStatus::NotPermitted, message)
-                    .hint("the CPUs of this machine have changed; repeat the measurement");
-            }
-            Err(error) => {
-                return CliError::with(CliStatus::NotPermitted, error).hint("repeat the measurement on this machine");
-            }
-        }
-    }
-    if let Err(error) = machine::affinity::set_memory_policy(&placement.memory) {
-        return CliError::with(CliStatus::NotPermitted, error);
-    }
-    let error = std::process::Command::new(&argv[0]).args(&argv[1..]).exec();
-    CliError::failure(format!("cannot run '{}': {error}", argv[0]))
-}
-
-/// Returns the command as a trial runs it, with placeholders expanded.
-fn expanded_argv(args: &PlaceArgs, placement: &Placement) -> Result<Vec<String>, CliError> {
-    let argv = if args.trial.shell { args.command.join(" ") } else { serde_json::json!(args.command).to_string() };
-    let given = BTreeMap::from([("argv".to_string(), argv), ("shell".to_string(), args.trial.shell.to_string())]);
-    let parameters = command_spec().resolve(&given, None).map_err(CliError::usage)?;
-    let context = TrialContext {
-        parameters,
-        threads: placement.threads,
-        seats: placement.bindings.clone(),
-        server_cpus: placement.server_cpus.clone(),
-        memory: placement.memory.clone(),
-        seed: 0,
-        time_limit: Nanos(0),
-        meanwhile: CpuTimes::default(),
-    };
-    match &workloads::find("command").expect("it is in the registry").runner {
-        Runner::Tool { recipe, .. } => Ok(recipe(&context).map_err(CliError::usage)?.command.argv),
-        Runner::Kernel(_) => Err(CliError::failure("workload command is not a tool")),
-    }
+    Err(exec(&args.command, args.trial.shell, &saved.placement))
 }

@@ -5,17 +5,18 @@ use std::process::ExitCode;
 use model::placements::placement::{self, PolicyResult, lines};
 use report::table::PolicyLines;
 
-use crate::catalogue::PlacementCatalogue;
+use crate::app::catalogue::PlacementCatalogue;
+use crate::app::target_machine;
 use crate::cli::{GlobalArgs, PlacementsArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::{output, target_machine, usage};
+use crate::{output, requests, suggestion};
 
 /// Placeholder in command lines if no command is given.
 const PLACEHOLDER: &str = "CMD";
 
 pub fn run(args: &PlacementsArgs, common: &GlobalArgs) -> CommandResult {
     let reported = target_machine::read_topology(args.from.as_deref())?;
-    let topology = PlacementCatalogue::new(&reported, None, &args.map, common)?.topology;
+    let topology = PlacementCatalogue::new(&reported, None, &requests::map(&args.map, common))?.topology;
     let kernel = workloads::offers();
     placement::devices(&topology, &args.devices).map_err(CliError::usage)?;
     let results = if args.placements.is_empty() {
@@ -25,7 +26,7 @@ pub fn run(args: &PlacementsArgs, common: &GlobalArgs) -> CommandResult {
         let chosen = args.placements.iter().map(result);
         chosen
             .collect::<Result<_, _>>()
-            .map_err(|error| CliError::usage(error).maybe_hint(usage::policy_hint(&args.placements).as_deref()))?
+            .map_err(|error| CliError::usage(error).maybe_hint(suggestion::policy_hint(&args.placements).as_deref()))?
     };
     let command =
         if args.command.is_empty() { PLACEHOLDER.into() } else { model::values::shell::quote_argv(&args.command) };

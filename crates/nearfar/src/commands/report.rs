@@ -3,17 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::app::report::{latest_html, runs_html};
 use crate::cli::{GlobalArgs, ReportArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::reported;
-use crate::target_machine::{existing_store, store_sibling};
+use crate::requests::{existing_store, results_file};
 
 /// Writes the report and prints its path.
 pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let html =
-        if args.runs.is_empty() { reported::latest(&store, None)? } else { reported::of(&store, &args.runs, None)? };
+    let html = if args.runs.is_empty() { latest_html(&store, None)? } else { runs_html(&store, &args.runs, None)? };
     let path = args.output.clone().map_or_else(|| default_path(common), Ok)?;
     output::write(&path, &html)?;
     if path != Path::new("-") {
@@ -24,7 +23,7 @@ pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
 
 /// Returns the path next to the results file. Creates the directory, which may not exist if results are on a server.
 fn default_path(common: &GlobalArgs) -> Result<PathBuf, CliError> {
-    let path = store_sibling(common, "report.html")?;
+    let path = results_file(common).sibling("report.html")?;
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir)
             .map_err(|error| CliError::failure(format!("cannot create the directory {}: {error}", dir.display())))?;

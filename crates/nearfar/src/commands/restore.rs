@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use machine::undo;
 use model::values::undo::{RestoreStatus, Restored};
 
+use crate::app::run_guard::{failure, lock_now, site};
 use crate::cli::{RestoreArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::run_guard::{failure, lock_now, site};
 
 /// Restores the settings of the undo journal.
 pub fn run(args: &RestoreArgs) -> CommandResult {

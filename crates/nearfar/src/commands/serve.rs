@@ -10,12 +10,12 @@ use store::Store;
 use crate::cli::{GlobalArgs, ServeArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::requests::results_file;
 use crate::serve::{Address, HttpServer};
-use crate::target_machine::store_path;
 
 /// Prints the URL and serves pages until SIGINT or SIGTERM.
 pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
-    let path = store_path(common)?;
+    let path = results_file(common).path()?;
     // Errors of the results file are reported now, not in the browser.
     drop(Store::open_to_read(&path).map_err(|error| CliError::store(&error, CliStatus::Usage))?);
     let mut signals = Signals::new([SIGINT, SIGTERM])

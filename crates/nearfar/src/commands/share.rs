@@ -12,7 +12,7 @@ use store::shared::{Content, write};
 use crate::cli::{GlobalArgs, Keep, ShareArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
+use crate::requests::existing_store;
 
 /// Variables that contain the name of the user's account, as value or as last component of a path.
 const ACCOUNT_VARIABLES: [&str; 4] = ["USER", "LOGNAME", "SUDO_USER", "HOME"];

@@ -12,7 +12,7 @@ use report::table::Metrics;
 use crate::cli::{GlobalArgs, ShowArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
+use crate::requests::existing_store;
 
 pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use model::analysis::survey::SurveyOptions;
 
+use crate::app::report::survey_html;
+use crate::app::survey;
 use crate::cli::{FleetCompareArgs, GlobalArgs, SurveyFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::target_machine::existing_store;
-use crate::{reported, surveyed};
+use crate::requests::existing_store;
 
 /// Shows outliers, changes, and the facts associated with them.
 pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
@@ -19,7 +20,7 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         all_metrics: args.all_metrics,
         false_alarms_percent: args.false_alarms,
     };
-    let survey = surveyed::of(&store, &args.runs, &options)?;
+    let survey = survey::of(&store, &args.runs, &options)?;
     if survey.classes.is_empty() {
         return Err(CliError::usage("no test was measured on several machines")
             .hint("only runs of nearfar run and nearfar fleet run are compared"));
@@ -28,7 +29,7 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         SurveyFormat::Text => output::print(&report::survey::text(&survey, &output::stdout_style()))?,
         SurveyFormat::Markdown => output::print(&report::survey::markdown(&survey))?,
         SurveyFormat::Json => output::print_json(&report::json::survey(&survey))?,
-        SurveyFormat::Html => output::print(&reported::survey(&survey))?,
+        SurveyFormat::Html => output::print(&survey_html(&survey))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -19,10 +19,9 @@ use super::listing::{extent_id, extent_in_words, progress_id, progress_in_words}
 use super::request::RequestHead;
 use super::response::{HttpResponse, HttpStatus};
 use super::route::Route;
-use crate::cli;
-use crate::commands::compare;
+use crate::app::compare::{CompareRequest, comparison};
+use crate::app::report::{LoadedRun, generated_by, latest_html, runs_html};
 use crate::error::CliError;
-use crate::reported::{self, LoadedRun, generated_by};
 
 /// Maximum number of cached pages, of at most 3 MB each.
 const PAGES_MAX: usize = 12;
@@ -134,7 +133,7 @@ impl PageCache {
             Route::Report => {
                 let state = extent_id(store.extent()?);
                 let served = ServedHeader { events: Some(format!("/events?seen={state}")), ..served(&store)? };
-                HttpResponse::page(self.page("report", &state, |_| Ok(reported::latest(&store, Some(served))?))?)
+                HttpResponse::page(self.page("report", &state, |_| Ok(latest_html(&store, Some(served))?))?)
             }
             Route::Compare => {
                 let (state, key) = (extent_id(store.extent()?), format!("compare {:?}", head.query));
@@ -142,7 +141,7 @@ impl PageCache {
             }
             Route::CompareJson => HttpResponse::json(
                 HttpStatus::Ok,
-                &report::json::comparison(&compare::comparison(&compare_args(head)?, &store)?),
+                &report::json::comparison(&comparison(&compare_request(head)?, &store)?),
             ),
         }))
     }
@@ -207,7 +206,7 @@ fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
         events: progress.ended.is_none().then_some(events),
         standing: progress_in_words(&progress),
     };
-    Ok(reported::of(store, std::slice::from_ref(&id.0), Some(served))?)
+    Ok(runs_html(store, std::slice::from_ref(&id.0), Some(served))?)
 }
 
 /// Renders a page of the list of runs.
@@ -256,8 +255,8 @@ fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<Cach
     Ok(result)
 }
 
-/// Returns the arguments of `nearfar compare` for a query.
-fn compare_args(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
+/// Returns the comparison that a query requests.
+fn compare_request(head: &RequestHead) -> Result<CompareRequest, CliError> {
     let values = |key: &str| -> Vec<String> {
         let of_key = head.query.iter().filter(|(name, value)| name == key && !value.is_empty());
         of_key.flat_map(|(_, value)| value.split(',').map(str::to_string)).collect()
@@ -270,42 +269,34 @@ fn compare_args(head: &RequestHead) -> Result<cli::CompareArgs, CliError> {
     let one = |key: &str| head.query_value(key).filter(|value| !value.is_empty()).map(str::to_string);
     // Several runs are compared with each other by default, not their placements.
     let by = one("by").or_else(|| (runs.len() > 1).then(|| "run".to_string()));
-    Ok(cli::CompareArgs {
-        by,
-        baseline: one("baseline"),
-        table: one("table"),
-        parquet: None,
-        runs,
-        index: None,
-        all_metrics: head.query_value("all-metrics").is_some(),
-        format: cli::TableFormat::Text,
-    })
+    Ok(CompareRequest { by, baseline: one("baseline"), table: one("table"), runs })
 }
 
 /// Renders the form and, if there is a query, the comparison.
 fn comparison_page(store: &Store, head: &RequestHead) -> Result<String, PageError> {
-    let args = compare_args(head)?;
+    let request = compare_request(head)?;
+    let all_metrics = head.query_value("all-metrics").is_some();
     let has_query = !head.query.is_empty();
-    let result = has_query.then(|| compare::comparison(&args, store)).transpose();
+    let result = has_query.then(|| comparison(&request, store)).transpose();
     let refused =
         result.as_ref().err().filter(|failure| failure.is_usage()).map(|failure| failure.parts().0.to_string());
     let comparison = match result {
-        Ok(comparison) => comparison.map(|all| if args.all_metrics { all } else { all.main_metrics() }),
+        Ok(comparison) => comparison.map(|all| if all_metrics { all } else { all.main_metrics() }),
         Err(_) if refused.is_some() => None,
         Err(failure) => return Err(failure.into()),
     };
     let mut summaries = store.runs()?;
     summaries.reverse();
     let choice = |run: &RunSummary| {
-        let chosen = args.runs.iter().any(|name| run.id.0.starts_with(name.as_str()));
+        let chosen = request.runs.iter().any(|name| run.id.0.starts_with(name.as_str()));
         let host = run.simulated.as_ref().map(|of| format!("simulated {of}")).or_else(|| run.host.clone());
         let begun = report::number::date(run.started_unix_ms);
         (run.id.0.clone(), format!("{} {}, {begun}, {}", run.id, run.experiment, host.unwrap_or_default()), chosen)
     };
     let form = CompareForm {
         runs: summaries.iter().take(RUNS_SHOWN).map(choice).collect(),
-        by: args.by.clone().unwrap_or_default(),
-        baseline: args.baseline.clone().unwrap_or_default(),
+        by: request.by.clone().unwrap_or_default(),
+        baseline: request.baseline.clone().unwrap_or_default(),
         refused,
     };
     let query: Vec<String> =

@@ -387,7 +387,7 @@ fn usage_errors_are_reported_before_a_node_is_contacted() {
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
         (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
         (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
-        (&["run", "nosuch", "--on", "ssh:a"], "no experiment 'nosuch'"),
+        (&["run", "nosuch", "--on", "ssh:a"], "cannot read experiment 'nosuch'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "node options: unexpected argument '--smok'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (

@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
-use model::analysis::finding::{CellFinding, MetricFinding, VerdictCounts};
-use model::values::record::RunRecord;
+use model::analysis::finding::{CellFinding, MetricFinding};
+use model::values::record::{RunRecord, VerdictCounts};
 use model::values::workload::Better;
 
 use super::csv_number;

@@ -396,4 +396,3 @@ fn nothing_to_run(name: &str, skipped: &[SkippedCell]) -> PlanError {
     }
     PlanError::NothingToRun(format!("this machine can run no cell of {name}: {}", reasons.join("; ")))
 }
-

@@ -20,7 +20,6 @@ pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, p
 pub use route::{check_movable, devices};
 pub use template::PlacementVars;
 
-
 use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;

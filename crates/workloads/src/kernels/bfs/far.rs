@@ -63,8 +63,7 @@ impl Parts {
             return Ok(Arc::clone(file));
         }
         let file = ScratchFile::unnamed(&self.location, part.is_blocked());
-        let refused =
-            |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error) };
+        let refused = |error: FarError| StorageError { kind: StorageErrorKind::Other, what: with_hint(&error) };
         let file = Arc::new(file.map_err(refused)?);
         open[part as usize] = Some(Arc::clone(&file));
         Ok(file)

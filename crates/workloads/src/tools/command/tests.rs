@@ -189,8 +189,8 @@ fn json_pointer_finds_the_number() {
         ("/jobs/1/iops", output, "nothing at '/jobs/1/iops'"),
         ("/name", output, "\"x\", which is not a number"),
         ("/none", output, "null, which is not a number"),
-        ("/name", "rate: 5", "not one JSON text"),
-        ("/name", "{} {}", "not one JSON text"),
+        ("/name", "rate: 5", "not a JSON document"),
+        ("/name", "{} {}", "not a JSON document"),
     ] {
         let error = read_at(pointer, stdout).unwrap_err();
         assert!(error.contains(expected), "{error}");

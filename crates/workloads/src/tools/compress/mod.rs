@@ -319,7 +319,7 @@ mod tests {
         std::fs::write(&packed, output.stdout).unwrap();
         assert!(run(&job).unwrap_err().to_string().contains("at byte 0"));
         std::fs::write(&packed, "no gzip").unwrap();
-        assert!(run(&job).unwrap_err().to_string().contains("gzip ended with"));
+        assert!(run(&job).unwrap_err().to_string().contains("gzip failed with"));
     }
 
     #[test]

@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(check_kernel(&elf, 500), Ok(()));
         assert!(check_kernel(&elf, 3).unwrap_err().to_string().contains("only 3 object files"));
         assert!(check_kernel(&program, 500).unwrap_err().to_string().contains("not an ELF file"));
-        assert!(check_kernel(&scratch.path("none"), 500).unwrap_err().to_string().contains("no vmlinux"));
+        assert!(check_kernel(&scratch.path("none"), 500).unwrap_err().to_string().contains("cannot read vmlinux"));
     }
 
     #[test]

@@ -127,7 +127,7 @@ mod tests {
             (MEMORY.replace("MiB/sec)", "GiB/sec)"), "has no MiB/sec"),
             (MEMORY.replace("transferred", "moved"), "no line 'MiB transferred'"),
             (MEMORY.replace("Running memory", "Running file"), "not of test memory"),
-            (format!("{MEMORY}\nmax: 3\n"), "both are 'max:'"),
+            (format!("{MEMORY}\nmax: 3\n"), "are both 'max:'"),
         ];
         for (output, expected) in cases {
             let why = read("memory", &output).unwrap_err();

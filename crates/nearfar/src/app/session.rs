@@ -2,17 +2,64 @@
 //! commands share.
 
 use lab::run::RunEnd;
+use model::analysis::finding::{RunFinding, summarise};
 use model::values::plan::Plan;
-use model::values::record::{EndReason, RunRecord};
+use model::values::record::RunRecord;
 use model::values::trial::Role;
 use model::values::workload::Parameters;
 use store::{Store, StoreError};
 use workloads::{Runner, TrialContext};
 
+use crate::app::results_file::ResultsFile;
+use crate::app::run_guard::{GuardRequest, RunGuard};
+use crate::app::target_machine::{MachineRequest, TargetMachine};
 use crate::error::{CliError, CliStatus};
 use crate::progress::Progress;
-use crate::run_guard::RunGuard;
-use crate::target_machine::TargetMachine;
+
+/// What every run needs besides its plan.
+pub struct SessionRequest {
+    pub machine: MachineRequest,
+    pub guard: GuardRequest,
+    pub results: ResultsFile,
+    /// The arguments that reproduce the plan.
+    pub argv: Vec<String>,
+}
+
+impl SessionRequest {
+    /// Acquires the machine for a run, as in [`RunGuard::acquire`].
+    pub fn acquire<T>(&self, prepare: impl Fn() -> Result<T, CliError>) -> Result<(RunGuard, T), CliError> {
+        RunGuard::acquire(&self.guard, self.machine.sim.is_some(), prepare)
+    }
+
+    pub fn quiet(&self) -> bool {
+        self.guard.quiet
+    }
+}
+
+/// A run with its findings.
+pub struct RunResult {
+    pub store: Store,
+    pub record: RunRecord,
+    pub finding: RunFinding,
+    pub end: RunEnd,
+}
+
+/// Executes a plan, or the rest of an unfinished run of it unless `fresh`. Then releases the machine.
+/// The returned record is that of the beginning of the run.
+pub fn complete(
+    request: &SessionRequest,
+    guard: RunGuard,
+    target: &TargetMachine,
+    plan: Plan,
+    fresh: bool,
+) -> Result<RunResult, CliError> {
+    let mut store = target.open_store(&request.results)?;
+    let record = resume_or_begin(&mut store, target, plan, fresh, request.quiet())?;
+    let end = execute(&mut store, &record, target, &guard, request.quiet())?;
+    guard.release();
+    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::failure)?);
+    Ok(RunResult { store, record, finding, end })
+}
 
 /// Checks what the description of a workload cannot express: that regular expressions compile and programs exist.
 pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
@@ -30,8 +77,7 @@ pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
             let context = TrialContext::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
             let recipe = recipe(&context).map_err(|error| invalid(&error))?;
             for program in recipe.programs() {
-                machine::child::find_program(program)
-                    .map_err(|error| CliError::usage(&error).maybe_hint(error.hint()))?;
+                machine::child::find_program(program).map_err(|error| CliError::usage(error))?;
             }
         }
     }
@@ -62,7 +108,7 @@ pub fn resume_or_begin(
 /// Maximum number of clients that may begin the same simulated run concurrently.
 const BEGIN_RETRIES_MAX: usize = 1000;
 
-pub fn begin(store: &mut Store, target: &TargetMachine, plan: Plan) -> Result<RunRecord, CliError> {
+fn begin(store: &mut Store, target: &TargetMachine, plan: Plan) -> Result<RunRecord, CliError> {
     let first = store.runs().map_err(CliError::failure)?.len();
     // On a server, other clients begin runs concurrently; the ids of simulated runs differ only in the ordinal.
     let mut record = target.begin(plan, first);
@@ -92,17 +138,4 @@ pub fn execute(
     let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
     progress.finish();
     end.map_err(|error| CliError::store(&error, CliStatus::Failure))
-}
-
-/// Describes how a run ended.
-pub fn end_message(end: RunEnd, record: &RunRecord) -> String {
-    let id = &record.id;
-    match end {
-        RunEnd::Over(EndReason::Precise) => format!("run {id}: all cells have the requested precision"),
-        RunEnd::Over(EndReason::AllBlocks) => format!("run {id}: all blocks are complete"),
-        RunEnd::Over(EndReason::Budget) => format!("run {id}: the budget of {} is used up", record.plan.repeat.budget),
-        RunEnd::Over(EndReason::Resolved) => format!("run {id}: the race is decided"),
-        RunEnd::Over(EndReason::NoReference) => format!("run {id}: the command fails without a placement"),
-        RunEnd::Interrupted => format!("run {id} was interrupted; rerun the same command to resume"),
-    }
 }

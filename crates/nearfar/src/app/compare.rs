@@ -1,17 +1,37 @@
-//! Selects the runs of a comparison and summarises them, from the results file or from a directory of exported runs.
-//! Both sources follow the same rules and give the same results.
+//! Comparisons of runs from the results file or from a directory of exported runs, and of the columns of imported
+//! tables. Both sources of runs follow the same rules and give the same results.
 
 use std::path::{Path, PathBuf};
 
-use model::analysis::compare::ComparedRun;
+use model::analysis::compare::{ComparedRun, compare, compare_table, index, index_table};
 use model::analysis::finding::{RunFinding, summarise};
+use model::import::unixbench::IndexTable;
+use model::values::comparison::Comparison;
 use model::values::plan::{By, Plan};
-use model::values::record::{RunId, RunRecord};
+use model::values::record::{ImportedTable, RunId, RunRecord};
 use store::Store;
 use store::parquet_dir::{FolderError, ParquetDir};
 
-use crate::cli::CompareArgs;
 use crate::error::{CliError, CliStatus};
+
+/// The runs to compare, and how.
+pub struct CompareRequest {
+    /// Names of runs; the latest if empty.
+    pub runs: Vec<String>,
+    /// The columns; chosen by the experiment if not set.
+    pub by: Option<String>,
+    /// The column that the others are compared with.
+    pub baseline: Option<String>,
+    /// Name of an imported table.
+    pub table: Option<String>,
+}
+
+impl CompareRequest {
+    /// Whether the columns of an imported table are compared.
+    pub fn is_by_column(&self) -> bool {
+        self.by.as_deref().map_or(self.table.is_some(), |by| by == "column")
+    }
+}
 
 pub struct Compared {
     by: By,
@@ -22,20 +42,20 @@ pub struct Compared {
 }
 
 impl Compared {
-    pub fn from_store(args: &CompareArgs, store: &Store) -> Result<Self, CliError> {
-        let first = store.run(named(args)).map_err(CliError::usage)?;
-        let by = by(args, &first.plan);
-        let records = if args.runs.is_empty() {
+    pub fn from_store(request: &CompareRequest, store: &Store) -> Result<Self, CliError> {
+        let first = store.run(named(request)).map_err(CliError::usage)?;
+        let by = by(request, &first.plan);
+        let records = if request.runs.is_empty() {
             if is_of_one_run(&by) { vec![first.clone()] } else { comparable_runs(&first, store)? }
         } else {
-            args.runs.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?
+            request.runs.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?
         };
         let findings = findings(store, &records)?;
         Ok(Self { by, baseline: first.plan.baseline, records, findings })
     }
 
     /// Loads runs from a directory of Parquet files.
-    pub fn from_dir(args: &CompareArgs, dir: &str) -> Result<Self, CliError> {
+    pub fn from_dir(request: &CompareRequest, dir: &str) -> Result<Self, CliError> {
         if let Some((scheme, _)) = dir.split_once("://") {
             return Err(CliError::usage(format!("--parquet {dir}: only directories can be read, not {scheme}://")).hint(
                 "copy the files to a directory ('aws s3 sync', 'rclone copy') and keep their names, or query them with DuckDB",
@@ -45,10 +65,10 @@ impl Compared {
         let program = program.map_or_else(|| PathBuf::from("duckdb"), PathBuf::from);
         let dir = ParquetDir::open(Path::new(dir), &program).map_err(failure)?;
         let listed = dir.list().map_err(failure)?;
-        let newest = dir.named(&listed, named(args)).map_err(failure)?;
+        let newest = dir.named(&listed, named(request)).map_err(failure)?;
         let first = dir.records(std::slice::from_ref(&newest.id)).map_err(failure)?.remove(0);
-        let by = by(args, &first.plan);
-        let ids: Vec<RunId> = if args.runs.is_empty() {
+        let by = by(request, &first.plan);
+        let ids: Vec<RunId> = if request.runs.is_empty() {
             let matching = listed.iter().filter(|run| {
                 run.id == newest.id
                     || !is_of_one_run(&by)
@@ -58,7 +78,7 @@ impl Compared {
             matching.map(|run| run.id.clone()).collect()
         } else {
             let named = |name: &String| dir.named(&listed, name).map(|run| run.id).map_err(failure);
-            args.runs.iter().map(named).collect::<Result<_, _>>()?
+            request.runs.iter().map(named).collect::<Result<_, _>>()?
         };
         let records = dir.records(&ids).map_err(failure)?;
         let mut findings: Vec<RunFinding> = records.iter().map(|record| summarise(&record.plan, &[])).collect();
@@ -76,16 +96,40 @@ impl Compared {
     /// Applies `compare` to the runs, with the requested dimension and baseline or those of the first run's experiment.
     pub fn compare_with<T>(
         &self,
-        args: &CompareArgs,
+        request: &CompareRequest,
         compare: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
     ) -> Result<T, CliError> {
         let pairs = self.records.iter().zip(&self.findings);
         let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
         // The experiment's baseline may be unavailable on this machine; `compare` then chooses another.
-        let planned = self.baseline.as_deref().filter(|_| args.by.is_none() && args.baseline.is_none());
+        let planned = self.baseline.as_deref().filter(|_| request.by.is_none() && request.baseline.is_none());
         let compared = planned.and_then(|baseline| compare(&runs, &self.by, Some(baseline)).ok());
-        compared.map_or_else(|| compare(&runs, &self.by, args.baseline.as_deref()).map_err(CliError::usage), Ok)
+        compared.map_or_else(|| compare(&runs, &self.by, request.baseline.as_deref()).map_err(CliError::usage), Ok)
     }
+}
+
+/// Compares stored runs or the columns of an imported table.
+pub fn comparison(request: &CompareRequest, store: &Store) -> Result<Comparison, CliError> {
+    if request.is_by_column() {
+        return compare_table(&table(request, store)?, request.baseline.as_deref()).map_err(CliError::usage);
+    }
+    Compared::from_store(request, store)?.compare_with(request, compare)
+}
+
+/// Computes the index of stored runs or of the columns of an imported table.
+pub fn indices(request: &CompareRequest, store: &Store) -> Result<IndexTable, CliError> {
+    if request.is_by_column() {
+        return index_table(&table(request, store)?, request.baseline.as_deref()).map_err(CliError::usage);
+    }
+    Compared::from_store(request, store)?.compare_with(request, index)
+}
+
+fn table(request: &CompareRequest, store: &Store) -> Result<ImportedTable, CliError> {
+    let names = store.tables().map_err(CliError::failure)?;
+    let name = request.table.as_ref().or(names.last()).ok_or_else(|| {
+        CliError::usage("the results file contains no imported table").hint("import one with nearfar import FILE")
+    })?;
+    store.table(name).map_err(CliError::usage)
 }
 
 /// Summarises runs of the results file, in the same order.
@@ -98,12 +142,12 @@ pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>,
 }
 
 /// Returns the name of the run whose experiment supplies the defaults.
-fn named(args: &CompareArgs) -> &str {
-    args.runs.first().map_or("latest", String::as_str)
+fn named(request: &CompareRequest) -> &str {
+    request.runs.first().map_or("latest", String::as_str)
 }
 
-fn by(args: &CompareArgs, plan: &Plan) -> By {
-    By::parse(args.by.as_ref().unwrap_or(&plan.compare_by))
+fn by(request: &CompareRequest, plan: &Plan) -> By {
+    By::parse(request.by.as_ref().unwrap_or(&plan.compare_by))
 }
 
 /// Whether the columns are within a run, so that one is enough; else they are machines or their states.

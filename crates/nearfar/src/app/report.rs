@@ -14,8 +14,8 @@ use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
 use store::Store;
 
+use crate::app::survey;
 use crate::error::CliError;
-use crate::surveyed;
 
 /// Returns the program and its version, for the footer of pages.
 pub fn generated_by() -> String {
@@ -23,7 +23,7 @@ pub fn generated_by() -> String {
 }
 
 /// Renders the report of the named runs; `served` is the additional header of `nearfar serve`.
-pub fn of(store: &Store, names: &[String], served: Option<ServedHeader>) -> Result<String, CliError> {
+pub fn runs_html(store: &Store, names: &[String], served: Option<ServedHeader>) -> Result<String, CliError> {
     let records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
     Ok(page(&loaded(store, &records)?, &[], None, served))
@@ -31,12 +31,12 @@ pub fn of(store: &Store, names: &[String], served: Option<ServedHeader>) -> Resu
 
 /// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if
 /// there are several machines.
-pub fn latest(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
-    let survey = surveyed::of_several(store)?;
+pub fn latest_html(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
+    let survey = survey::of_several(store)?;
     Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))
 }
 
-pub fn survey(survey: &Survey) -> String {
+pub fn survey_html(survey: &Survey) -> String {
     page(&[], &[], Some(survey), None)
 }
 

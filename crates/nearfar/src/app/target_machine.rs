@@ -1,4 +1,4 @@
-//! The machine to measure, real or simulated, and the results file.
+//! The machine to measure, real or simulated.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
@@ -19,9 +19,23 @@ use model::values::topology::Topology;
 use model::values::trial::short_hash;
 use store::Store;
 
-use crate::cli;
-use crate::error::{CliError, CliStatus};
-use crate::run_guard::site;
+use crate::app::results_file::ResultsFile;
+use crate::app::run_guard::site;
+use crate::error::CliError;
+
+/// Selects and names the machine to measure.
+pub struct MachineRequest {
+    /// `MACHINE[:SEED]` of a simulated machine.
+    pub sim: Option<String>,
+    /// Faults of the simulated machine.
+    pub sim_faults: Option<String>,
+    /// Seed of all random decisions; random if not set.
+    pub seed: Option<u64>,
+    /// Name in comparisons.
+    pub host_label: Option<String>,
+    /// Additional facts.
+    pub labels: Vec<(String, String)>,
+}
 
 pub struct TargetMachine {
     pub machine: Capture,
@@ -33,33 +47,33 @@ pub struct TargetMachine {
 }
 
 impl TargetMachine {
-    pub fn from_flags(flags: &cli::MachineArgs) -> Result<Self, CliError> {
-        let faults = Faults::parse(flags.sim_faults.as_deref().unwrap_or_default()).map_err(CliError::usage)?;
-        let host = flags.host_label.clone();
-        let Some(sim) = &flags.sim else {
+    pub fn read(request: &MachineRequest) -> Result<Self, CliError> {
+        let faults = Faults::parse(request.sim_faults.as_deref().unwrap_or_default()).map_err(CliError::usage)?;
+        let host = request.host_label.clone();
+        let Some(sim) = &request.sim else {
             let mut machine =
                 machine::capture::read_live_isolated(&current_exe()?).map_err(|error| CliError::topology(&error))?;
-            label(&mut machine, flags);
-            let seed = flags.seed.unwrap_or_else(fresh_seed);
+            label(&mut machine, &request.labels);
+            let seed = request.seed.unwrap_or_else(fresh_seed);
             return Ok(Self { machine, simulated: None, seed, host, faults });
         };
         let (capture, sim_seed) = split_seed(sim);
         // The file name without its directory, so that reports do not depend on where the file is.
         let name = capture.rsplit('/').next().unwrap_or(capture);
         let mut machine = simulated_machine(capture, name)?;
-        label(&mut machine, flags);
+        label(&mut machine, &request.labels);
         Ok(Self {
             machine,
             simulated: Some(format!("{name}:{sim_seed}")),
-            seed: flags.seed.unwrap_or(sim_seed),
+            seed: request.seed.unwrap_or(sim_seed),
             host,
             faults,
         })
     }
 
     /// Opens or creates the results file; a simulated full disk limits its size.
-    pub fn open_store(&self, common: &cli::GlobalArgs) -> Result<Store, CliError> {
-        let store = open_store(common)?;
+    pub fn open_store(&self, results: &ResultsFile) -> Result<Store, CliError> {
+        let store = results.open()?;
         if let Some(limit) = self.faults.disk {
             store.limit_size(limit.0).map_err(CliError::failure)?;
         }
@@ -127,56 +141,6 @@ pub fn current_exe() -> Result<PathBuf, CliError> {
         .map_err(|error| CliError::failure(format!("cannot find the executable of nearfar: {error}")))
 }
 
-/// Returns the results file or the address of the server: `--store`, else nearfar/results.db in the XDG data directory.
-pub fn store_path(common: &cli::GlobalArgs) -> Result<PathBuf, CliError> {
-    if let Some(path) = &common.store {
-        if store::is_server(path) {
-            return Ok(path.clone());
-        }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        return match dir.filter(|dir| !dir.is_dir()) {
-            Some(dir) => Err(CliError::usage(format!(
-                "--store {}: the directory {} does not exist",
-                path.display(),
-                dir.display()
-            ))),
-            None => Ok(path.clone()),
-        };
-    }
-    default_store()
-}
-
-fn default_store() -> Result<PathBuf, CliError> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
-    data.map(|data| data.join("nearfar/results.db")).ok_or_else(|| {
-        CliError::usage("no default results file: neither XDG_DATA_HOME nor HOME is set").hint("use --store FILE")
-    })
-}
-
-/// Returns the path of a file next to the results file, or next to the default results file if results are on a server.
-pub fn store_sibling(common: &cli::GlobalArgs, name: &str) -> Result<PathBuf, CliError> {
-    let path = store_path(common)?;
-    let file = if store::is_server(&path) { default_store()? } else { path };
-    Ok(file.with_file_name(name))
-}
-
-/// Whether there may be results: the file exists, or results are on a server.
-pub fn has_store(common: &cli::GlobalArgs) -> Result<bool, CliError> {
-    let path = store_path(common)?;
-    Ok(store::is_server(&path) || path.exists())
-}
-
-/// Opens or creates the results file.
-pub fn open_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
-    Store::open(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Failure))
-}
-
-/// Opens the results file, which must exist.
-pub fn existing_store(common: &cli::GlobalArgs) -> Result<Store, CliError> {
-    Store::open_existing(&store_path(common)?).map_err(|error| CliError::store(&error, CliStatus::Usage))
-}
-
 /// Returns the file or synthetic string of `--sim` without the seed.
 pub fn simulated_file(sim: &str) -> &str {
     split_seed(sim).0
@@ -199,9 +163,9 @@ fn ends_in_object(head: &str) -> bool {
     !last.contains(':')
 }
 
-/// Adds the labels of the command line to the facts.
-fn label(machine: &mut Capture, flags: &cli::MachineArgs) {
-    for (key, value) in &flags.labels {
+/// Adds the labels to the facts.
+fn label(machine: &mut Capture, labels: &[(String, String)]) {
+    for (key, value) in labels {
         machine.settings.record(&format!("{LABEL}{key}"), FactValue::Known(value.clone()));
     }
 }

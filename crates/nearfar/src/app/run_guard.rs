@@ -19,7 +19,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::unregister;
 use signal_hook::{SigId, flag};
 
-use crate::cli;
 use crate::error::{CliError, CliStatus};
 
 /// Directory of the undo journal. It is the same for all users, because settings belong to the machine, and not in
@@ -27,6 +26,20 @@ use crate::error::{CliError, CliStatus};
 const STATE: &str = "/var/lib/nearfar";
 
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How to use the machine exclusively.
+pub struct GuardRequest {
+    /// Settings to change during the run.
+    pub quieten: Option<Vec<TunedSetting>>,
+    /// Whether placed interrupts may be excluded from irqbalance.
+    pub ban_irqbalance: bool,
+    /// Wait for another measurement to finish.
+    pub wait: bool,
+    /// Root directory of the system settings, for tests.
+    pub settings_root: Option<PathBuf>,
+    /// Suppress progress messages.
+    pub quiet: bool,
+}
 
 /// Exclusive use of the machine during a run. Dropping it restores the settings, then releases the machine lock.
 pub struct RunGuard {
@@ -47,29 +60,28 @@ impl RunGuard {
     /// Acquires the machine for a run and returns it with the result of `prepare`. Runs `prepare` before waiting for
     /// the lock and changing settings, so that invalid arguments fail first, and again if either happened.
     pub fn acquire<T>(
-        flags: &cli::GuardArgs,
-        common: &cli::GlobalArgs,
+        request: &GuardRequest,
         simulated: bool,
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
         if simulated {
-            let signals = Signals::watch(flags.quieten.is_some())?;
-            let guard = Self::new(signals, None, None, flags, common);
+            let signals = Signals::watch(request.quieten.is_some())?;
+            let guard = Self::new(signals, None, None, request);
             return Ok((guard, prepare()?));
         }
         let lock = try_lock()?;
         let mut prepared = prepare()?;
         // Before the first setting changes, so that a signal leaves time to restore it.
-        let signals = Signals::watch(flags.quieten.is_some())?;
+        let signals = Signals::watch(request.quieten.is_some())?;
         let waited = lock.is_err();
         let lock = match lock {
             Ok(lock) => lock,
-            Err(owner) => wait(&owner, flags.wait, &signals.stop)?,
+            Err(owner) => wait(&owner, request.wait, &signals.stop)?,
         };
-        let site = site(flags.settings_root.as_deref());
-        let changed = tune(flags.quieten.as_ref().map(|list| &list.0[..]), &site, common.quiet)?;
+        let site = site(request.settings_root.as_deref());
+        let changed = tune(request.quieten.as_deref(), &site, request.quiet)?;
         let has_changes = changed.as_ref().is_some_and(AppliedSettings::has_changes);
-        let guard = Self::new(signals, Some((site, lock)), changed, flags, common);
+        let guard = Self::new(signals, Some((site, lock)), changed, request);
         if waited || has_changes {
             prepared = prepare()?;
         }
@@ -80,8 +92,7 @@ impl RunGuard {
         signals: Signals,
         machine: Option<(SettingsRoot, MachineLock)>,
         changed: Option<AppliedSettings>,
-        flags: &cli::GuardArgs,
-        common: &cli::GlobalArgs,
+        request: &GuardRequest,
     ) -> Self {
         let (site, lock) = machine.unzip();
         Self {
@@ -89,8 +100,8 @@ impl RunGuard {
             signals,
             changed: RefCell::new(changed),
             site,
-            ban_irqbalance: flags.ban_irqbalance,
-            quiet: common.quiet,
+            ban_irqbalance: request.ban_irqbalance,
+            quiet: request.quiet,
             _lock: lock,
         }
     }

@@ -3,22 +3,18 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use lab::history::History;
-use lab::run::forecast;
-use model::analysis::finding::summarise;
-use model::placements::measured_map::{self, MapOptions, MeasuredMap};
-use model::values::plan::Plan;
+use model::placements::measured_map::{MapOptions, MeasuredMap};
 use model::values::record::RunRecord;
 use store::Store;
 
-use crate::catalogue::map_of;
+use crate::app::catalogue::map_of;
+use crate::app::measured_map::{MeasuredMapRequest, measure, plan};
+use crate::app::target_machine::{read_topology, simulated_file, source};
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat, TextOrJson};
-use crate::commands::run::{dry_run, status};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::run_guard::RunGuard;
-use crate::session::{check, end_message, execute, resume_or_begin};
-use crate::target_machine::{TargetMachine, existing_store, read_topology, simulated_file, source};
+use crate::requests::{self, existing_store};
+use crate::run_output::{end_message, print_plan, status};
 
 /// Measures a map, resumes an unfinished run, or shows the map of a stored run.
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
@@ -29,33 +25,26 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
         show(&store, &record, args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let prepare = || {
-        let target = TargetMachine::from_flags(&args.machine)?;
-        let plan = plan(args, &target, common)?;
-        Ok((target, plan))
-    };
+    let request = request(args, common);
     if args.measured.dry_run {
-        let (_, plan) = prepare()?;
         let format = if args.format == MapFormat::Json { TextOrJson::Json } else { TextOrJson::Text };
-        return dry_run(&plan, format);
+        return print_plan(&plan(&request)?, format);
     }
-    let (guard, (target, plan)) = RunGuard::acquire(&args.guard, common, args.machine.sim.is_some(), prepare)?;
+    let result = measure(&request)?;
+    show(&result.store, &result.record, args)?;
     if !common.quiet {
-        let estimate = forecast(&plan, &History::default());
-        eprintln!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
+        eprintln!("{}", end_message(result.end, &result.record));
     }
-    let mut store = target.open_store(common)?;
-    let record = resume_or_begin(&mut store, &target, plan, args.measured.fresh, common.quiet)?;
-    let end = execute(&mut store, &record, &target, &guard, common.quiet)?;
-    guard.release();
-    // Read again, because the end is stored now.
-    let record = store.run(&record.id.0).map_err(CliError::failure)?;
-    show(&store, &record, args)?;
-    if !common.quiet {
-        eprintln!("{}", end_message(end, &record));
+    Ok(status(&result.finding, result.end))
+}
+
+fn request(args: &MapCommandArgs, common: &GlobalArgs) -> MeasuredMapRequest {
+    let measured = &args.measured;
+    MeasuredMapRequest {
+        session: requests::session(&args.machine, &args.guard, common),
+        options: MapOptions { all_pairs: measured.all, thorough: measured.thorough, smoke: measured.smoke },
+        fresh: measured.fresh,
     }
-    let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::failure)?);
-    Ok(status(&finding, end))
 }
 
 fn reject_capture(format: MapFormat) -> Result<(), CliError> {
@@ -64,16 +53,6 @@ fn reject_capture(format: MapFormat) -> Result<(), CliError> {
             .hint("use --format json, or --format xml for the values that hwloc supports")),
         _ => Ok(()),
     }
-}
-
-fn plan(args: &MapCommandArgs, target: &TargetMachine, common: &GlobalArgs) -> Result<Plan, CliError> {
-    let measured = &args.measured;
-    let options = MapOptions { all_pairs: measured.all, thorough: measured.thorough, smoke: measured.smoke };
-    let mut plan = measured_map::plan(&target.machine.topology, &workloads::specs(), options)
-        .map_err(|error| CliError::plan(&error))?;
-    plan.command.clone_from(&common.argv);
-    check(&plan, target)?;
-    Ok(plan)
 }
 
 fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), CliError> {

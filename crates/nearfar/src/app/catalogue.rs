@@ -9,13 +9,22 @@ use model::values::record::{RunId, RunRecord};
 use model::values::topology::Topology;
 use store::Store;
 
-use crate::cli::{GlobalArgs, MapArgs};
+use crate::app::results_file::ResultsFile;
+use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
-use crate::target_machine::{TargetMachine, existing_store, has_store, open_store};
 
 /// Values of `--map` that are not runs.
 const NONE: &str = "none";
 const LATEST: &str = "latest";
+
+/// Selects a measured map.
+pub struct MapRequest {
+    /// A run, `latest` or `none`; the newest map of the machine if not set.
+    pub run: Option<String>,
+    pub results: ResultsFile,
+    /// Suppress the message that names the map.
+    pub quiet: bool,
+}
 
 pub struct PlacementCatalogue {
     /// With measured values if there is a measured map.
@@ -27,21 +36,16 @@ pub struct PlacementCatalogue {
 }
 
 impl PlacementCatalogue {
-    pub fn for_target(target: &TargetMachine, map: &MapArgs, common: &GlobalArgs) -> Result<Self, CliError> {
-        Self::new(&target.machine.topology, target.simulated.as_deref(), map, common)
+    pub fn for_target(target: &TargetMachine, map: &MapRequest) -> Result<Self, CliError> {
+        Self::new(&target.machine.topology, target.simulated.as_deref(), map)
     }
 
     /// Builds the catalogue of a topology; `simulated` as in `RunRecord`.
-    pub fn new(
-        topology: &Topology,
-        simulated: Option<&str>,
-        map: &MapArgs,
-        common: &GlobalArgs,
-    ) -> Result<Self, CliError> {
+    pub fn new(topology: &Topology, simulated: Option<&str>, map: &MapRequest) -> Result<Self, CliError> {
         let measured = match map.run.as_deref() {
             Some(NONE) => None,
-            Some(name) => Some(named(name, topology, common)?),
-            None => newest(topology, simulated, common)?,
+            Some(name) => Some(named(name, topology, &map.results)?),
+            None => newest(topology, simulated, &map.results)?,
         };
         let unmeasured = MeasuredTopology { topology: topology.clone(), classes: Vec::new() };
         let (run, MeasuredTopology { topology, classes }) = match measured {
@@ -51,7 +55,7 @@ impl PlacementCatalogue {
             }
             None => (None, unmeasured),
         };
-        if let Some(run) = run.as_ref().filter(|_| !common.quiet) {
+        if let Some(run) = run.as_ref().filter(|_| !map.quiet) {
             eprintln!("using measured map {run} for placements; --map none uses only what the machine reports");
         }
         Ok(Self { topology, classes, run })
@@ -70,8 +74,8 @@ impl PlacementCatalogue {
 }
 
 /// Returns the measured map of a run selected with `--map`.
-fn named(name: &str, topology: &Topology, common: &GlobalArgs) -> Result<(RunId, MeasuredMap), CliError> {
-    let store = existing_store(common)?;
+fn named(name: &str, topology: &Topology, results: &ResultsFile) -> Result<(RunId, MeasuredMap), CliError> {
+    let store = results.open_existing()?;
     if name == LATEST {
         let newest = newest_matching(&store, |_| true)?;
         return newest.ok_or_else(|| {
@@ -94,16 +98,16 @@ fn named(name: &str, topology: &Topology, common: &GlobalArgs) -> Result<(RunId,
 fn newest(
     topology: &Topology,
     simulated: Option<&str>,
-    common: &GlobalArgs,
+    results: &ResultsFile,
 ) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
-    if !has_store(common)? {
+    if !results.may_exist()? {
         return Ok(None);
     }
     let same = |record: &RunRecord| {
         let smoke = record.plan.command.iter().any(|word| word == "--smoke");
         !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == topology.fixed()
     };
-    newest_matching(&open_store(common)?, same)
+    newest_matching(&results.open()?, same)
 }
 
 fn newest_matching(

@@ -8,7 +8,7 @@ use model::analysis::survey::{Survey, SurveyOptions, survey};
 use model::values::record::{RunRecord, RunSummary};
 use store::Store;
 
-use crate::compared::findings;
+use crate::app::compare::findings;
 use crate::error::CliError;
 
 /// Minimum number of machines for a survey in a report.

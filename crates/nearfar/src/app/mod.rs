@@ -1,0 +1,19 @@
+//! What the commands and the servers do: opens the store, plans, resumes or begins a run, executes it, and returns its
+//! findings. Must not depend on command lines, print results or choose exit statuses.
+
+pub mod catalogue;
+pub mod compare;
+pub mod exec;
+pub mod experiment;
+pub mod measure;
+pub mod measured_map;
+pub mod overwrite;
+pub mod place;
+pub mod report;
+pub mod results_file;
+pub mod run;
+pub mod run_guard;
+pub mod session;
+pub mod size;
+pub mod survey;
+pub mod target_machine;

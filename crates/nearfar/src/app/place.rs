@@ -1,0 +1,131 @@
+//! A race of the placements of a command.
+
+use model::analysis::place::{PlaceRequest, PlaceResult};
+use model::placements::placement::{PlacementError, check_movable};
+use model::values::placement::Placement;
+use model::values::plan::Plan;
+use model::values::record::{RunRecord, SavedPlacement};
+use model::values::workload::WorkloadSpec;
+use store::Store;
+
+use crate::app::catalogue::{MapRequest, PlacementCatalogue};
+use crate::app::run_guard::RunGuard;
+use crate::app::session::{SessionRequest, check, execute, resume_or_begin};
+use crate::app::target_machine::TargetMachine;
+use crate::error::{CliError, CliStatus};
+use crate::suggestion::policy_hint;
+
+pub struct RaceRequest {
+    pub session: SessionRequest,
+    /// The command and its candidates.
+    pub place: PlaceRequest,
+    pub map: MapRequest,
+    /// Finally, race the winner against placements that differ in one thread.
+    pub refine: bool,
+    /// Start a new search instead of resuming an unfinished one.
+    pub fresh: bool,
+}
+
+/// A race and its result so far.
+pub struct RaceResult {
+    pub store: Store,
+    pub record: RunRecord,
+    pub answer: PlaceResult,
+}
+
+/// Races the candidates, or resumes an unfinished race.
+pub fn race(request: &RaceRequest) -> Result<RaceResult, CliError> {
+    let (guard, mut context) = request.session.acquire(|| {
+        let context = PlaceContext::new(request)?;
+        check(&context.plan, &context.target)?;
+        Ok(context)
+    })?;
+    let mut store = context.target.open_store(&request.session.results)?;
+    let (mut record, mut answer) = race_plan(&mut store, &context, &guard, request)?;
+    if let Some(plan) = refined_plan(request, &context, &record, &answer)? {
+        context.plan = plan;
+        (record, answer) = race_plan(&mut store, &context, &guard, request)?;
+    }
+    guard.release();
+    Ok(RaceResult { store, record, answer })
+}
+
+/// Returns the plan of the race.
+pub fn plan(request: &RaceRequest) -> Result<Plan, CliError> {
+    Ok(PlaceContext::new(request)?.plan)
+}
+
+/// Returns the placement of the winner.
+pub fn winner<'a>(record: &'a RunRecord, answer: &PlaceResult) -> Option<&'a Placement> {
+    let winner = answer.winner.as_ref()?;
+    let mut placements = record.plan.cells.iter().map(|cell| &cell.placement);
+    placements.find(|placement| placement.name == winner.placement)
+}
+
+/// Saves the winner under a name.
+pub fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placement) -> Result<(), CliError> {
+    store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(CliError::failure)
+}
+
+/// The machine, the request with what is known about the machine, and the plan of the race.
+struct PlaceContext {
+    target: TargetMachine,
+    catalogue: PlacementCatalogue,
+    place: PlaceRequest,
+    plan: Plan,
+}
+
+impl PlaceContext {
+    fn new(request: &RaceRequest) -> Result<Self, CliError> {
+        let mut place = request.place.clone();
+        let target = TargetMachine::read(&request.session.machine)?;
+        let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
+        place.wish.measured.clone_from(&catalogue.classes);
+        check_movable(&catalogue.topology, &place.wish.devices).map_err(|none| match none {
+            PlacementError::Invalid(reason) => CliError::usage(reason),
+            PlacementError::Unavailable(reason) => CliError::with(CliStatus::Skipped, reason),
+        })?;
+        let mut plan = place.plan(&catalogue.topology, &command_spec()).map_err(|error| {
+            let policies = place.wish.only.iter().chain(&place.wish.exclude);
+            CliError::usage(error).maybe_hint(policy_hint(policies).as_deref())
+        })?;
+        plan.command = catalogue.argv_with_map(&request.session.argv);
+        Ok(Self { target, catalogue, place, plan })
+    }
+}
+
+fn race_plan(
+    store: &mut Store,
+    context: &PlaceContext,
+    guard: &RunGuard,
+    request: &RaceRequest,
+) -> Result<(RunRecord, PlaceResult), CliError> {
+    let quiet = request.session.quiet();
+    let record = resume_or_begin(store, &context.target, context.plan.clone(), request.fresh, quiet)?;
+    execute(store, &record, &context.target, guard, quiet)?;
+    // Read again, because the end is stored now.
+    let record = store.run(&record.id.0).map_err(CliError::failure)?;
+    let trials = store.trials(&record.id).map_err(CliError::failure)?;
+    let answer =
+        PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
+    Ok((record, answer))
+}
+
+fn command_spec() -> WorkloadSpec {
+    (workloads::find("command").expect("it is in the registry").describe)()
+}
+
+/// Returns the plan that races the winner against its neighbours; `None` unless requested or without neighbours.
+fn refined_plan(
+    request: &RaceRequest,
+    context: &PlaceContext,
+    record: &RunRecord,
+    answer: &PlaceResult,
+) -> Result<Option<Plan>, CliError> {
+    let Some(winner) = winner(record, answer).filter(|winner| request.refine && winner.is_pinned()) else {
+        return Ok(None);
+    };
+    let (baseline, topology) = (&record.plan.cells[0].placement, &context.catalogue.topology);
+    let plan = context.place.refined(baseline, winner, topology, &command_spec()).map_err(CliError::usage)?;
+    Ok(plan.map(|plan| Plan { command: record.plan.command.clone(), ..plan }))
+}

@@ -1,0 +1,134 @@
+//! The size of a command: its speed with each of several DRAM budgets.
+
+use model::analysis::compare::{ComparedRun, planned};
+use model::analysis::size::{SizeAnswer, need_of};
+use model::experiments::experiment::{PlanOptions, SingleWorkload};
+use model::values::comparison::Comparison;
+use model::values::placement::DramBudget;
+use model::values::plan::{Plan, SizePlan};
+use model::values::record::RunSummary;
+use model::values::trial::TrialStatus;
+use model::values::units::{Bytes, Nanos};
+use store::Store;
+
+use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::target_machine::{TargetMachine, far_site};
+use crate::error::{CliError, CliStatus};
+
+pub struct SizeRequest {
+    pub session: SessionRequest,
+    pub command: Vec<String>,
+    pub budgets: Vec<SizeBudget>,
+    /// Engines to measure: whether each is steered by the paging controller.
+    pub steered: &'static [bool],
+    /// Maximum slowdown for a budget to be large enough.
+    pub within_percent: f64,
+    pub repetitions: u32,
+    pub warmup: u32,
+    pub time_limit: Nanos,
+}
+
+/// A budget of DRAM.
+pub enum SizeBudget {
+    Bytes(Bytes),
+    /// Share of the peak memory without a limit.
+    Share(f64),
+}
+
+impl SizeBudget {
+    /// Returns the budget in bytes; a share is rounded up to whole MiB, so that the name of the placement is exact.
+    fn resolve(&self, need: Bytes) -> Bytes {
+        match self {
+            Self::Bytes(bytes) => *bytes,
+            Self::Share(share) => Bytes(((need.0 as f64 * share) as u64).div_ceil(1 << 20) << 20),
+        }
+    }
+}
+
+/// Measures the peak memory of the command without a limit, then its speed with each budget.
+pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
+    let session = &request.session;
+    let (guard, target) = session.acquire(|| TargetMachine::read(&session.machine))?;
+    if !session.quiet() {
+        eprintln!("measuring the peak memory without a limit");
+    }
+    let need = lab::real::required(&request.command, &far_site(), request.time_limit, &guard.stop)
+        .map_err(|status| peak_error(&status))?;
+    let plan = plan(request, &target, need)?;
+    complete(session, guard, &target, plan, true)
+}
+
+/// Returns the smallest budget that is large enough, and the comparison that it follows from.
+pub fn answer(result: &RunResult) -> Result<(SizeAnswer, Comparison), CliError> {
+    let RunResult { record, finding, .. } = result;
+    let compared = planned(&[ComparedRun { record, finding }], &record.plan);
+    let sized = compared.and_then(|comparison| Some((SizeAnswer::of(&record.plan, &comparison)?, comparison)));
+    sized.ok_or_else(|| {
+        CliError::with(CliStatus::Invalid, "the baseline without a budget has no usable trial")
+            .hint("see the reasons with nearfar show --trials")
+    })
+}
+
+/// Returns the newest run that measured the size of exactly this command line, and the measured peak.
+pub fn measured_need(store: &Store, argv: &[String]) -> Result<Option<(RunSummary, Bytes)>, CliError> {
+    let name = experiment(&argv[0]);
+    for run in store.runs().map_err(CliError::failure)?.into_iter().rev().filter(|run| run.experiment == name) {
+        let record = store.run(&run.id.0).map_err(CliError::failure)?;
+        if let Some(need) = need_of(&record.plan, argv) {
+            return Ok(Some((run, need)));
+        }
+    }
+    Ok(None)
+}
+
+fn plan(request: &SizeRequest, target: &TargetMachine, need: Bytes) -> Result<Plan, CliError> {
+    let single = SingleWorkload {
+        workload: "command".into(),
+        set: vec![("argv".into(), serde_json::json!(request.command).to_string())],
+        placements: placements(request, need),
+        threads: None,
+        runs: request.repetitions,
+        warmup: request.warmup,
+        time_limit: request.time_limit,
+    };
+    let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[] };
+    let mut plan =
+        single.plan(&target.machine.topology, &workloads::specs(), options).map_err(|error| CliError::plan(&error))?;
+    let (program, within_percent) = (&request.command[0], request.within_percent);
+    plan.experiment = experiment(program);
+    let name = file_name(program);
+    plan.question = format!("How much DRAM does {name} need to be within {within_percent} % of full speed?");
+    plan.size = Some(SizePlan { need, within_percent });
+    plan.command.clone_from(&request.session.argv);
+    check(&plan, target)?;
+    Ok(plan)
+}
+
+/// Returns the names of the placements: without a budget, then each budget with each engine.
+fn placements(request: &SizeRequest, need: Bytes) -> Vec<String> {
+    let mut names = vec!["kernel".to_string()];
+    for budget in &request.budgets {
+        let dram = budget.resolve(need).max(farmem::DRAM_MIN);
+        let budgets = request.steered.iter().map(|steered| DramBudget { dram, steered: *steered });
+        names.extend(budgets.map(|budget| format!("kernel+{}", budget.exact_name())));
+    }
+    names.dedup();
+    names
+}
+
+/// Returns the name of the experiment that measures a program.
+fn experiment(program: &str) -> String {
+    format!("size {}", file_name(program))
+}
+
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
+fn peak_error(status: &TrialStatus) -> CliError {
+    match status {
+        TrialStatus::Unavailable(reason) => CliError::with(CliStatus::NotPermitted, reason),
+        TrialStatus::Failed(reason) | TrialStatus::TimedOut(reason) => CliError::failure(reason),
+        TrialStatus::Completed => CliError::failure("the measurement was interrupted"),
+    }
+}

@@ -1,0 +1,87 @@
+//! Converts the arguments that several commands share into requests of `app`.
+
+use std::collections::BTreeSet;
+
+use model::experiments::experiment::Experiment;
+use store::Store;
+
+use crate::app::catalogue::MapRequest;
+use crate::app::experiment::{self, ExperimentRequest, ExperimentSource};
+use crate::app::results_file::ResultsFile;
+use crate::app::run_guard::GuardRequest;
+use crate::app::session::SessionRequest;
+use crate::app::target_machine::MachineRequest;
+use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
+use crate::error::CliError;
+
+pub fn session(machine: &MachineArgs, guard: &GuardArgs, common: &GlobalArgs) -> SessionRequest {
+    let GuardArgs { quieten, ban_irqbalance, wait, settings_root } = guard;
+    SessionRequest {
+        machine: self::machine(machine),
+        guard: GuardRequest {
+            quieten: quieten.as_ref().map(|settings| settings.0.clone()),
+            ban_irqbalance: *ban_irqbalance,
+            wait: *wait,
+            settings_root: settings_root.clone(),
+            quiet: common.quiet,
+        },
+        results: results_file(common),
+        argv: common.argv.clone(),
+    }
+}
+
+pub fn machine(args: &MachineArgs) -> MachineRequest {
+    let MachineArgs { sim, sim_faults, seed, host_label, labels } = args;
+    MachineRequest {
+        sim: sim.clone(),
+        sim_faults: sim_faults.clone(),
+        seed: *seed,
+        host_label: host_label.clone(),
+        labels: labels.clone(),
+    }
+}
+
+pub fn map(args: &MapArgs, common: &GlobalArgs) -> MapRequest {
+    MapRequest { run: args.run.clone(), results: results_file(common), quiet: common.quiet }
+}
+
+pub fn results_file(common: &GlobalArgs) -> ResultsFile {
+    ResultsFile(common.store.clone())
+}
+
+/// Opens or creates the results file.
+pub fn open_store(common: &GlobalArgs) -> Result<Store, CliError> {
+    results_file(common).open()
+}
+
+/// Opens the results file, which must exist.
+pub fn existing_store(common: &GlobalArgs) -> Result<Store, CliError> {
+    results_file(common).open_existing()
+}
+
+/// Reads the experiment and applies the overrides of the command line; also returns the names of their parameters.
+pub fn read_experiment(args: &RunArgs, common: &GlobalArgs) -> Result<(Experiment, BTreeSet<String>), CliError> {
+    if args.fio.is_none() && !args.placements.is_empty() {
+        return Err(CliError::usage("--placement requires --fio; an experiment contains its placements")
+            .hint("to choose placements of one workload, use nearfar measure"));
+    }
+    let source = match (&args.fio, &args.experiment) {
+        (Some(file), _) => ExperimentSource::JobFile { file, placements: &args.placements },
+        (None, name) => ExperimentSource::Named(name.as_deref().unwrap_or_default()),
+    };
+    experiment::read(&ExperimentRequest {
+        source,
+        allow_overwrite: args.allow_overwrite.as_deref(),
+        overrides: &pairs(&args.set, "list parameters with nearfar list workloads")?,
+        quiet: common.quiet,
+    })
+}
+
+/// Parses `KEY=VALUE` arguments.
+pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliError> {
+    let pair = |text: &String| {
+        let pair = text.split_once('=').map(|(name, value)| (name.trim().to_string(), value.to_string()));
+        pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
+    };
+    texts.iter().map(pair).collect()
+}
