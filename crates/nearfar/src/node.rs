@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
 use fleet::{
     JobName, JobSpec, JobState, JobStatus, NodeName, REQUEST_BYTES_MAX, Request, RequestBody, Response, ResponseBody,
-    SAME_VERSION_HINT, StoreCopy,
+    SAME_VERSION_HINT, StoreCopy, for_node,
 };
 use lab::history::History;
 use lab::run::forecast;
 use store::{Store, StoreError};
 
 use crate::cli::{self, Cli, GlobalArgs};
-use crate::commands::{fleet::for_node, run};
+use crate::commands::run;
 use crate::error::{CliError, CommandResult};
 use crate::output;
 use crate::target_machine::{current_exe, store_sibling};
