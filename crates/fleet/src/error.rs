@@ -1,4 +1,4 @@
-//! Errors of one node. Must not depend on how they are printed.
+//! Errors of one node, or of an engine for all its nodes. Must not depend on how they are printed.
 
 use std::fmt;
 
@@ -7,6 +7,8 @@ use std::fmt;
 pub enum NodeErrorKind {
     /// The host, node or partition does not exist: a usage error.
     Unknown,
+    /// The engine does not support the request: a usage error.
+    Unsupported,
     /// The host does not respond, or stopped responding. A retry may succeed.
     Away,
     NotPermitted,

@@ -9,20 +9,24 @@ mod child;
 mod engine;
 mod error;
 pub mod kubernetes;
+mod launcher;
 mod name;
+mod node_engine;
 mod parallel;
 mod protocol;
+mod session;
 mod slurm;
 mod ssh;
 
-pub use child::{ChildExit, ChildSession, IDLE_TIMEOUT};
-pub use engine::{Engine, NodeSession, QueueState, Scheduler};
+pub use child::ChildExit;
+pub use engine::{Engine, FleetJob, Manifest, PerNode, Reply};
 pub use error::{NodeError, NodeErrorKind, plain};
+pub use launcher::{Launcher, QueueState, Scheduler};
 pub use name::{JobName, NODES_MAX, NodeName, NodeSelector};
-pub use parallel::map_bounded;
+pub use node_engine::{FollowOptions, JobCopy, NodeCopies, NodeEngine, NodeEvent, NodeJobs};
 pub use protocol::{
-    JobSpec, JobState, JobStatus, OtherVersion, PROTOCOL_VERSION, REQUEST_BYTES_MAX, Request, RequestBody, Response,
-    ResponseBody, SAME_VERSION_HINT, StoreCopy, version,
+    JobSpec, JobState, JobStatus, NODE_PLACEHOLDER, OtherVersion, PROTOCOL_VERSION, REQUEST_BYTES_MAX, Request,
+    RequestBody, Response, ResponseBody, SAME_VERSION_HINT, StoreCopy, for_node, version,
 };
 pub use slurm::Slurm;
 pub use ssh::Ssh;

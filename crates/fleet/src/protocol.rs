@@ -90,6 +90,14 @@ pub struct JobSpec {
     pub words: Vec<String>,
 }
 
+/// Placeholder for the node's name in the arguments of a job.
+pub const NODE_PLACEHOLDER: &str = "{node}";
+
+/// Replaces `{node}` in the arguments.
+pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
+    words.iter().map(|word| word.replace(NODE_PLACEHOLDER, node.as_str())).collect()
+}
+
 /// One line of output, with the version of its sender.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {

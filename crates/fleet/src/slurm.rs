@@ -4,9 +4,10 @@
 use std::process::{Command, Output};
 
 use crate::child::ChildExit;
-use crate::engine::{Engine, QueueState, Scheduler, last_line};
 use crate::error::{NodeError, NodeErrorKind};
+use crate::launcher::{Launcher, QueueState, Scheduler};
 use crate::protocol::Request;
+use crate::session::{NODE_SUBCOMMAND, last_line};
 use crate::{JobName, NODES_MAX, NodeName};
 
 /// Prefix of the names of nearfar's batch jobs.
@@ -52,7 +53,7 @@ impl Slurm {
     }
 }
 
-impl Engine for Slurm {
+impl Launcher for Slurm {
     fn command(&self, node: &NodeName, arg: &str) -> Command {
         let mut command = Command::new("srun");
         command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
@@ -115,10 +116,7 @@ impl Scheduler for Slurm {
         // The quoted delimiter prevents expansion by the shell. The request is one line of JSON, never the delimiter.
         let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
         let program = model::values::shell::quote_arg(&self.program);
-        command.arg(format!(
-            "--wrap=exec {program} {} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n",
-            crate::engine::NODE_SUBCOMMAND
-        ));
+        command.arg(format!("--wrap=exec {program} {NODE_SUBCOMMAND} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n"));
         output_of(&mut command).map(|_| ())
     }
 }

@@ -7,8 +7,9 @@ use model::values::shell::quote_argv;
 
 use crate::NodeName;
 use crate::child::ChildExit;
-use crate::engine::{Engine, last_line};
 use crate::error::{NodeError, NodeErrorKind};
+use crate::launcher::Launcher;
+use crate::session::last_line;
 
 /// Exit status of ssh if ssh itself failed, not the remote command.
 const SSH_FAILED: i32 = 255;
@@ -34,7 +35,7 @@ pub struct Ssh {
     pub program: String,
 }
 
-impl Engine for Ssh {
+impl Launcher for Ssh {
     fn command(&self, node: &NodeName, arg: &str) -> Command {
         let mut command = Command::new("ssh");
         command.args(&self.options);

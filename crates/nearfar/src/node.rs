@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
 use fleet::{
     JobName, JobSpec, JobState, JobStatus, NodeName, REQUEST_BYTES_MAX, Request, RequestBody, Response, ResponseBody,
-    SAME_VERSION_HINT, StoreCopy,
+    SAME_VERSION_HINT, StoreCopy, for_node,
 };
 use lab::history::History;
 use lab::run::forecast;
@@ -21,9 +21,6 @@ use crate::cli::{self, Cli, GlobalArgs};
 use crate::error::CliError;
 use crate::output;
 use crate::requests::results_file;
-
-/// Placeholder for the node's name in the options for the nodes.
-pub const NODE: &str = "{node}";
 
 /// Directory of the jobs, next to the results file.
 const JOBS: &str = "fleet";
@@ -94,11 +91,6 @@ pub fn pod_job(file: &Path, node: &NodeName, common: &GlobalArgs) -> Result<Opti
         cli::Command::Run(_) => Ok(Some(PodJob { cli, _lock: lock })),
         _ => Err(CliError::usage("the job's arguments are not options of nearfar run")),
     }
-}
-
-/// Replaces `{node}` in the arguments.
-pub fn for_node(words: &[String], node: &NodeName) -> Vec<String> {
-    words.iter().map(|word| word.replace(NODE, node.as_str())).collect()
 }
 
 fn send(response: ResponseBody) -> Result<(), CliError> {

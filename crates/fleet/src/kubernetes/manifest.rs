@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::job_spec::{EXPERIMENT_KEY, ORDER_KEY, PodJobSpec};
 use super::names::{Image, NodeLabel, Selection, Toleration, object_name};
-use crate::engine::NODE_SUBCOMMAND;
+use crate::session::NODE_SUBCOMMAND;
 use crate::{JobName, JobSpec, NodeName};
 
 /// Directory of the results in the container, and the default directory on the node that is mounted there.
@@ -61,9 +61,9 @@ pub struct DedicatedResources {
     pub memory: Bytes,
 }
 
-/// A manifest that runs a job on nodes.
+/// The objects that run a job on nodes.
 #[derive(Clone, Debug)]
-pub struct Manifest<'a> {
+pub struct JobManifest<'a> {
     pub pods: PodTemplate<'a>,
     /// The job; nodes replace `{node}` in its arguments by their names.
     pub order: &'a JobSpec,
@@ -77,7 +77,7 @@ pub struct Manifest<'a> {
     pub deadline_seconds: Option<u32>,
 }
 
-impl Manifest<'_> {
+impl JobManifest<'_> {
     /// Returns the objects in the order of their creation.
     pub fn objects(&self) -> Result<Vec<Value>, String> {
         let bytes = self.order.experiment.len();

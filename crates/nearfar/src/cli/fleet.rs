@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use fleet::kubernetes::{Image, RESULTS_DIR, Toleration};
+use fleet::kubernetes::{Image, Toleration};
 use fleet::{JobName, NodeSelector};
 use model::values::units::{Bytes, Nanos};
 
@@ -154,13 +154,6 @@ pub struct ManifestArgs {
     /// Tolerate this taint [repeatable]
     #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = Toleration::parse, help_heading = "Kubernetes")]
     pub tolerations: Vec<Toleration>,
-}
-
-impl ManifestArgs {
-    /// The directory for results on each node.
-    pub fn results_dir(&self) -> &str {
-        self.results_dir.as_deref().unwrap_or(RESULTS_DIR)
-    }
 }
 
 /// Parses a `hostPath` of Kubernetes: an absolute path without `..`.

@@ -9,7 +9,6 @@ pub mod fleet;
 pub mod graph;
 pub mod import;
 pub mod internal;
-pub mod kubernetes;
 pub mod list;
 pub mod manual;
 pub mod map;

@@ -1,111 +1,46 @@
-//! The coordinator of a fleet: sends requests to all nodes and prints the results. It stores no state; the nodes do.
-//! Must not depend on how a node is reached.
+//! The coordinator of a fleet: builds the engine and the job of a command, merges and prints the results of the nodes.
+//! It stores no state; the nodes do. Must not depend on the engine, except in `engine.rs`.
 
 mod collect;
-mod follow;
+mod engine;
+mod job;
+mod status_lines;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet::{
-    Engine, JobName, JobState, JobStatus, NodeError, NodeErrorKind, NodeName, NodeSelector, NodeSession, RequestBody,
-    ResponseBody, Slurm, Ssh, map_bounded, plain,
-};
+use fleet::{Engine, JobState, JobStatus, NodeError, NodeErrorKind, NodeName, PerNode, plain};
 use indicatif::HumanDuration;
 use serde_json::{Value, json};
 
-use crate::cli::NodeArgs;
 use crate::error::{CliError, CliStatus};
 use crate::output;
 
-pub use collect::{Collected, collect};
-pub use follow::{FollowOptions, follow};
-
-/// Maximum number of concurrent logins: enough to hide the latency of one, few enough for this machine.
-const CONCURRENT_LOGINS: usize = 32;
+pub use collect::{Collected, merge_copies};
+pub use engine::engine;
+pub use job::job;
+pub use status_lines::StatusLines;
 
 /// Larger clock offsets are reported, because changes over time are found by date. Smaller ones can be latency.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(60);
 
-/// Nodes and the engine that reaches them.
-pub struct Fleet {
-    engine: Box<dyn Engine>,
-    nodes: Vec<NodeName>,
-    /// Clock offset of each node that has responded, in milliseconds; positive if the node is ahead.
-    clocks: Mutex<BTreeMap<NodeName, i64>>,
-}
-
-/// The result of each node, in the order of the command line.
-pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
-
-impl Fleet {
-    pub fn of(args: &NodeArgs) -> Result<Self, CliError> {
-        let program = args.program.clone();
-        let (engine, nodes): (Box<dyn Engine>, _) = match args.on.clone() {
-            NodeSelector::Ssh(nodes) => (Box::new(Ssh { options: args.ssh_options.clone(), program }), nodes),
-            NodeSelector::Slurm(partition) => {
-                let slurm = Slurm { partition, program };
-                let nodes = slurm.nodes().map_err(|error| CliError::with(status_of(&error), &error))?;
-                (Box::new(slurm), nodes)
-            }
-            NodeSelector::Kubernetes(_) => return Err(crate::commands::kubernetes::no_connection()),
-        };
-        Ok(Self { engine, nodes, clocks: Mutex::default() })
+/// Warns about nodes whose clock differs from the local one.
+pub fn warn_about_clocks(engine: &dyn Engine) {
+    let clocks = engine.clocks_ahead_ms();
+    let offset = |ahead: i64| Duration::from_millis(ahead.unsigned_abs());
+    let wrong: Vec<_> = clocks.iter().filter(|(_, ahead)| offset(**ahead) > CLOCK_OFF_MAX).collect();
+    for (node, ahead) in &wrong {
+        let side = if **ahead > 0 { "ahead of" } else { "behind" };
+        let duration = HumanDuration(offset(**ahead));
+        anstream::eprintln!(
+            "nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong"
+        );
     }
-
-    pub fn nodes(&self) -> &[NodeName] {
-        &self.nodes
+    if !wrong.is_empty() {
+        anstream::eprintln!(
+            "hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid"
+        );
     }
-
-    /// Returns the status of these jobs on every node; an empty list means all jobs.
-    pub fn job_status(&self, jobs: &[JobName]) -> PerNode<Vec<JobStatus>> {
-        self.each(|node| statuses(self.send(node, RequestBody::Status(jobs.to_vec()))?.1))
-    }
-
-    /// Sends a request to a node, and returns the session and the first response.
-    fn send<'a>(&'a self, node: &'a NodeName, ask: RequestBody) -> Result<(NodeSession<'a>, ResponseBody), NodeError> {
-        let mut session = NodeSession::begin(&*self.engine, node, ask)?;
-        let response = session.answer()?;
-        if let Some(ahead) = session.clock_ahead_ms() {
-            self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(node.clone(), ahead);
-        }
-        Ok((session, response))
-    }
-
-    /// Warns about nodes whose clock differs from the local one.
-    pub fn warn_about_clocks(&self) {
-        let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = |ahead: i64| Duration::from_millis(ahead.unsigned_abs());
-        let wrong: Vec<_> = clocks.iter().filter(|(_, ahead)| offset(**ahead) > CLOCK_OFF_MAX).collect();
-        for (node, ahead) in &wrong {
-            let side = if **ahead > 0 { "ahead of" } else { "behind" };
-            let duration = HumanDuration(offset(**ahead));
-            anstream::eprintln!(
-                "nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong"
-            );
-        }
-        if !wrong.is_empty() {
-            anstream::eprintln!(
-                "hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid"
-            );
-        }
-    }
-
-    fn each<T: Send>(&self, request: impl Fn(&NodeName) -> Result<T, NodeError> + Sync) -> PerNode<T> {
-        map_bounded(&self.nodes, CONCURRENT_LOGINS, |node| (node.clone(), request(node)))
-    }
-}
-
-fn statuses(response: ResponseBody) -> Result<Vec<JobStatus>, NodeError> {
-    match response {
-        ResponseBody::Statuses(statuses) => Ok(statuses),
-        _ => Err(unexpected_response()),
-    }
-}
-
-fn unexpected_response() -> NodeError {
-    NodeError::new(NodeErrorKind::Refused, "the response does not match the request")
 }
 
 /// Prints the error of each node on stderr, and each distinct hint once.
@@ -125,9 +60,14 @@ pub fn status<'a>(errors: impl IntoIterator<Item = &'a NodeError>) -> Option<Cli
     Some(if statuses.all(|status| status == first) { first } else { CliStatus::Failure })
 }
 
+/// Returns the error of a request that the engine rejected for all nodes.
+pub fn engine_error(error: &NodeError) -> CliError {
+    CliError::with(status_of(error), error)
+}
+
 fn status_of(error: &NodeError) -> CliStatus {
     match error.kind {
-        NodeErrorKind::Unknown => CliStatus::Usage,
+        NodeErrorKind::Unknown | NodeErrorKind::Unsupported => CliStatus::Usage,
         NodeErrorKind::NotPermitted => CliStatus::NotPermitted,
         NodeErrorKind::NotInstalled => CliStatus::Skipped,
         NodeErrorKind::Away | NodeErrorKind::OtherVersion | NodeErrorKind::Refused | NodeErrorKind::Engine => {

@@ -24,7 +24,7 @@ fn tolerations() -> Vec<Toleration> {
 fn build(on: &Selection, order: &JobSpec, all: bool) -> Vec<Value> {
     let (image, tolerations) = (Image::parse("registry.example.org/nearfar:0.1").unwrap(), tolerations());
     let tolerations: &[Toleration] = if all { &tolerations } else { &[] };
-    let manifest = Manifest {
+    let manifest = JobManifest {
         pods: PodTemplate { on, image: &image, results: "/srv/results", tolerations },
         order,
         program: "nearfar",
@@ -162,6 +162,6 @@ fn experiment_text_survives_yaml_round_trip() {
     let image = Image("nearfar".into());
     let pods = PodTemplate { on: &on, image: &image, results: RESULTS_DIR, tolerations: &[] };
     let manifest =
-        Manifest { pods, order: &large, program: "nearfar", whole: None, privileged: false, deadline_seconds: None };
+        JobManifest { pods, order: &large, program: "nearfar", whole: None, privileged: false, deadline_seconds: None };
     assert!(manifest.objects().unwrap_err().contains("the maximum in a ConfigMap is 921600"));
 }

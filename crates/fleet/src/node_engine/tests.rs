@@ -1,0 +1,72 @@
+//! Runs the engine with a launcher that starts a shell script in place of nearfar.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::*;
+use crate::{ChildExit, JobState, Response, StoreCopy};
+
+/// Runs a script with the name of the node as argument and the request in `$request`.
+struct Script(String);
+
+impl Launcher for Script {
+    fn command(&self, node: &NodeName, _: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("read -r request; {}", self.0), "sh", node.as_str()]);
+        command
+    }
+
+    fn explain(&self, _: &ChildExit) -> Option<NodeError> {
+        None
+    }
+
+    fn program(&self) -> &'static str {
+        "nearfar"
+    }
+}
+
+fn engine(script: String) -> NodeEngine {
+    NodeEngine::new(Script(script), ["a", "b"].map(|node| NodeName::parse(node).unwrap()).into())
+}
+
+fn status() -> JobStatus {
+    JobStatus::bare(&JobName::of("quick", "1"), JobState::Ended, String::new())
+}
+
+fn line(answer: ResponseBody) -> String {
+    Response::new(answer).to_line()
+}
+
+#[test]
+fn each_node_starts_its_own_job() {
+    let statuses = line(ResponseBody::Statuses(vec![status()]));
+    let engine =
+        engine(format!("case $1:$request in a:*label=a*) echo '{statuses}';; *) echo full >&2; exit 3;; esac"));
+    let order = JobSpec { job: status().job, experiment: String::new(), words: vec!["--label={node}".into()] };
+    let job = FleetJob { order, privileges: vec![], duration: Ok(None) };
+    let Ok(Reply::Nodes(jobs)) = engine.submit(&job) else { panic!("the engine connects to its nodes") };
+    assert_eq!(jobs.orders[1].words, ["--label=b"]);
+    let mut events = Vec::new();
+    let options = FollowOptions { watch: false, patience: Duration::ZERO };
+    let results = jobs.follow(options, |node, event| events.push(format!("{node} {event:?}")));
+    assert_eq!(results[0], (engine.nodes[0].clone(), Ok(vec![status()])));
+    let error = results[1].1.as_ref().unwrap_err();
+    assert_eq!((error.kind, &*error.what), (NodeErrorKind::Refused, "nearfar ended with exit status: 3: full"));
+    assert_eq!(events, [format!("0 {:?}", NodeEvent::Status(status()))]);
+    assert_eq!(engine.clocks_ahead_ms().into_keys().collect::<Vec<_>>(), engine.nodes[..1]);
+}
+
+#[test]
+fn results_of_all_jobs_are_copied_to_one_directory_per_node() {
+    let statuses = line(ResponseBody::Statuses(vec![status()]));
+    let copy = line(ResponseBody::Copy(StoreCopy { bytes: 2 }));
+    let engine = engine(format!("case $request in *look*) echo '{statuses}';; *) echo '{copy}'; echo $1;; esac"));
+    let Ok(Reply::Nodes(copies)) = engine.collect(&[]) else { panic!("the engine connects to its nodes") };
+    let dir = tempfile::tempdir().unwrap();
+    let copied = copies.fetch(dir.path()).into_iter().map(|(_, jobs)| jobs.unwrap());
+    for (index, (jobs, text)) in copied.zip(["a\n", "b\n"]).enumerate() {
+        let file = dir.path().join(index.to_string()).join("quick-1");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(jobs, [JobCopy { job: status().job, file: Some(file) }]);
+    }
+}
