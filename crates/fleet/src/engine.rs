@@ -15,7 +15,7 @@ use crate::{JobName, JobSpec, JobStatus, NodeName};
 ///
 /// Requests return `NodeErrorKind::Unsupported` if the engine cannot handle them, with the next step as hint.
 pub trait Engine {
-    /// The nodes; empty if the engine selects them after submission.
+    /// The nodes. Empty if the engine selects them after submission.
     fn nodes(&self) -> &[NodeName];
 
     /// Submits a job to all nodes.
@@ -38,7 +38,7 @@ pub trait Engine {
 pub struct FleetJob {
     /// The job; each node replaces `{node}` in the arguments by its name.
     pub order: JobSpec,
-    /// Parts of the job that require root on the node; empty if none does.
+    /// Parts of the job that require root on the node.
     pub privileges: Vec<String>,
     /// Maximum duration of the run. `None` if it may first wait for the machine lock; an error for an invalid budget,
     /// which the nodes report if the engine does not need the duration.
@@ -48,7 +48,7 @@ pub struct FleetJob {
 /// The result of each node, in the order of the command line.
 pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
 
-/// How an engine continues with a request.
+/// The result of a request to an engine.
 #[derive(Debug)]
 pub enum Reply<T> {
     /// It connects to the nodes.

@@ -1,4 +1,4 @@
-//! How an engine starts nearfar on a node. Must not depend on the contents of messages.
+//! The interface by which an engine starts nearfar on a node. Must not depend on the contents of messages.
 
 use std::process::Command;
 

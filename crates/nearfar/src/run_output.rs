@@ -1,4 +1,4 @@
-//! What the measuring commands print: a plan, the findings of a run and how it ended; and their exit status.
+//! Output of the measuring commands: a plan, the findings of a run and how it ended; and their exit status.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! A measurement of the map of a machine.
+//! Measures the map of a machine.
 
 use lab::history::History;
 use lab::run::forecast;

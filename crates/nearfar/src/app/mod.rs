@@ -1,4 +1,4 @@
-//! What the commands and the servers do: opens the store, plans, resumes or begins a run, executes it, and returns its
+//! The operations behind the commands and the servers: opens the store, plans, resumes or begins a run, executes it, and returns its
 //! findings. Must not depend on command lines, print results or choose exit statuses.
 
 pub mod catalogue;

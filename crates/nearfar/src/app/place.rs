@@ -67,7 +67,7 @@ pub fn save(store: &mut Store, name: &str, record: &RunRecord, winner: &Placemen
     store.save_placement(&SavedPlacement::new(name, record, winner)).map_err(CliError::failure)
 }
 
-/// The machine, the request with what is known about the machine, and the plan of the race.
+/// The machine, the request completed with the measured map of the machine, and the plan of the race.
 struct PlaceContext {
     target: TargetMachine,
     catalogue: PlacementCatalogue,

@@ -16,7 +16,7 @@ use crate::app::target_machine::{MachineRequest, TargetMachine};
 use crate::error::{CliError, CliStatus};
 use crate::progress::Progress;
 
-/// What every run needs besides its plan.
+/// The request of a run, without its plan.
 pub struct SessionRequest {
     pub machine: MachineRequest,
     pub guard: GuardRequest,

@@ -90,7 +90,7 @@ pub(super) fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
 /// The point at this share of the way from one value to the other. Not `one + (other - one) * share`, whose difference
 /// overflows for huge values of different sign.
 fn between(one: f64, other: f64, share: f64) -> f64 {
-    // Clamped, so that rounding does not part equal values.
+    // Clamped, because rounding could make equal values differ.
     (one * (1.0 - share) + other * share).clamp(one.min(other), one.max(other))
 }
 
