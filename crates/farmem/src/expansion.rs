@@ -240,7 +240,7 @@ impl Drop for Expansion {
 
 fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailable> {
     if budget.dram.0 < DRAM_MIN.0 {
-        return Err(Unavailable::unavailable(format!("a DRAM limit of {} is too small for any program", budget.dram))
+        return Err(Unavailable::new(format!("a DRAM limit of {} is too small for any program", budget.dram))
             .with_hint(format!("use at least {DRAM_MIN}")));
     }
     let probes = machine::expand_probes::read(&site.root);
@@ -255,7 +255,7 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
     swap_check::check(&budget.folder)?;
     if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.folder) {
         let dir = budget.folder.display();
-        return Err(Unavailable::unavailable(format!(
+        return Err(Unavailable::new(format!(
             "far memory in '{dir}' would be unencrypted, but all swap of this machine is encrypted"
         ))
         .with_hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));

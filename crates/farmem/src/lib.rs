@@ -53,7 +53,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    pub(crate) fn unavailable(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), hint: None, not_permitted: false }
     }
 

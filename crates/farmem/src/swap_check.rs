@@ -19,7 +19,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), Unavailable> {
         return Ok(());
     }
     let network = kind.to_string().to_uppercase();
-    Err(Unavailable::unavailable(format!(
+    Err(Unavailable::new(format!(
         "{name} is on {network}, where writing out memory needs memory, so the machine could deadlock"
     ))
     .with_hint("use --far-path with a directory on a local disk"))

@@ -7,8 +7,8 @@
 //! - Edge lists equal those of the Graph500 reference code, bit for bit. Test:
 //!   `edge_lists_are_those_of_the_reference` (kronecker.rs).
 //! - A graph built out of core equals the graph built in memory, byte for byte, however often the build was
-//!   interrupted. Tests: `graphs_are_those_made_in_core_byte_by_byte` (out_of_core/tests.rs),
-//!   `killed_build_resumes_and_leaves_no_incomplete_graph` (nearfar/tests/graph_out_of_core.rs).
+//!   interrupted. Tests: `graphs_are_those_made_in_core_byte_by_byte` (`out_of_core/tests.rs`),
+//!   `killed_build_resumes_and_leaves_no_incomplete_graph` (`nearfar/tests/graph_out_of_core.rs`).
 //! - A search counts only after the five checks of the specification against the generated edges. Tests of `validate`
 //!   break trees in every way, with an edge list and with regenerated edges.
 //! - Shards find the same result as one machine, for any number of shards, and reject the same trees. Tests:

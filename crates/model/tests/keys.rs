@@ -226,6 +226,6 @@ fn block_order_and_trial_seed_are_unchanged() {
     assert_eq!(order(Role::Measured), [[0, 2, 1, 4, 3], [2, 1, 3, 0, 4], [2, 4, 1, 3, 0]]);
     assert_eq!(order(Role::Confirm), [[2, 4, 1, 0, 3], [3, 1, 4, 2, 0], [1, 4, 0, 3, 2]]);
     let trial = plan.trial("r", 7, 2, Role::Measured, 4, 1);
-    assert_eq!((trial.id.0.as_str(), trial.seed), ("2ad475d155d6170f", 14029244902107031216));
-    assert_eq!(stream(7, "Measured 4"), 5689848454931141141);
+    assert_eq!((trial.id.0.as_str(), trial.seed), ("2ad475d155d6170f", 14_029_244_902_107_031_216));
+    assert_eq!(stream(7, "Measured 4"), 5_689_848_454_931_141_141);
 }

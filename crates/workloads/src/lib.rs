@@ -6,8 +6,8 @@
 //! - Workload `io` never writes to existing data unless `--allow-overwrite` repeats its path, and never to a device or
 //!   file in use. Tests of `kernels::io::safety` and `kernels::io::disk`; nearfar/tests/storage.rs.
 //! - A semi-external trial stays within its memory, construction and validation included, and finds what a search in
-//!   memory finds. Tests: nearfar/tests/bfs_beyond_dram.rs; `semi_external_graphs_equal_graphs_built_in_core`
-//!   (graph/src/out_of_core/tests.rs).
+//!   memory finds. Tests: `nearfar/tests/bfs_beyond_dram.rs`; `semi_external_graphs_equal_graphs_built_in_core`
+//!   (`graph/src/out_of_core/tests.rs`).
 //! - A value that cannot be measured is `Unavailable` with a reason, never 0.
 
 mod command_spec;

@@ -138,7 +138,7 @@ pub(super) fn unnamed(dir: &Path, flags: i32) -> io::Result<File> {
     }
 }
 
-/// For file systems without O_TMPFILE (NFS, old overlays).
+/// For file systems without `O_TMPFILE` (NFS, old overlays).
 pub(super) fn made_and_unlinked(dir: &Path, flags: i32) -> io::Result<File> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -77,7 +77,7 @@ pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
             let context = TrialContext::of(&plan.trial("", 0, index, Role::Measured, 0, 0));
             let recipe = recipe(&context).map_err(|error| invalid(&error))?;
             for program in recipe.programs() {
-                machine::child::find_program(program).map_err(|error| CliError::usage(error))?;
+                machine::child::find_program(program).map_err(CliError::usage)?;
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Exports results for other programs: CSV with one row per sample, JSON with everything, hyperfine's JSON,
-//! OpenMetrics, and with the feature `parquet` Parquet.
+//! OpenMetrics, and with the feature `parquet`, Parquet.
 
 mod columns;
 mod csv;

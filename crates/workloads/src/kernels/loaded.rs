@@ -103,7 +103,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
         match outcome {
             ThreadOutcome::Chased(latencies) => latencies.into_iter().try_for_each(|ns| output.push("latency", ns))?,
             ThreadOutcome::Read(bytes, lap) => {
-                rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6
+                rate += bytes as f64 / (lap.end - lap.start).as_secs_f64().max(1e-9) / 1e6;
             }
         }
         output.found(found);

@@ -113,7 +113,7 @@ fn one_thread(worker: &Worker<'_>, line: &AtomicU64, op: Op, rounds: usize, trip
             match op {
                 Op::Store => bounce(turn, trips, |turn| store(line, turn), || worker.check_abort())?,
                 Op::CompareAndSwap => {
-                    bounce(turn, trips, |turn| compare_and_swap(line, turn), || worker.check_abort())?
+                    bounce(turn, trips, |turn| compare_and_swap(line, turn), || worker.check_abort())?;
                 }
             }
             times.push(began.elapsed().as_nanos() as f64);

@@ -319,7 +319,7 @@ impl<'a> CandidateSet<'a> {
             for threads in &threads {
                 match parse(&self.limits.topology, name, *threads, self.space.kernel) {
                     Ok(placement) if placement.memory.is_beyond_dram() => {
-                        unavailable_reason = Some(FAR_UNSUPPORTED.into())
+                        unavailable_reason = Some(FAR_UNSUPPORTED.into());
                     }
                     Ok(placement) => drafts.extend(self.named_draft(placement, &drafts)),
                     Err(PlacementError::Invalid(error)) => return Err(format!("--only: {error}")),

@@ -29,7 +29,7 @@ pub fn neighbours(topology: &Topology, space: &SearchSpace, placement: &Placemen
         core_index.sort(&mut bindings);
         let bindings: Vec<CpuId> = bindings.iter().copied().cycle().take(placement.bindings.len()).collect();
         let name = names.name(requested, placement.threads, &bindings, &placement.memory);
-        let mut moved = Placement { name, reason: String::new(), bindings: bindings, ..placement.clone() };
+        let mut moved = Placement { name, reason: String::new(), bindings, ..placement.clone() };
         moved.reason = sentence(&full_index, &moved, space.threads == Threads::Unspecified);
         moved
     });

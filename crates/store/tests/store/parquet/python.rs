@@ -1,4 +1,4 @@
-//! Other readers of the format: pyarrow and DuckDB, if a Python on this machine has them.
+//! Other readers of the format: `pyarrow` and DuckDB, if a Python on this machine has them.
 
 use std::path::Path;
 use std::process::Command;

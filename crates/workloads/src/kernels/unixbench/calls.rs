@@ -7,6 +7,7 @@
 //! - a number sent to another process and back over two pipes, while both sides count
 //! - a `fork` whose child exits at once, and the wait for it
 //! - an `execv` of the same small program
+//!
 //! None of them measures memory or computation. Both processes of a pinned context-switching copy share one CPU.
 //! Unpinned, they may run on two CPUs; the loop then measures the wake-up of another CPU.
 
