@@ -41,6 +41,7 @@ fn shortened(command: &str) -> String {
         "map" if words.contains(&"--measure") => {
             command.replacen("nearfar map --measure", "nearfar map --measure --smoke", 1)
         }
+        "size" => command.replace("--dram 50%,100%", "--dram 100%"),
         // Runs until it is interrupted.
         "serve" => command.replacen("nearfar serve", "timeout --preserve-status --signal INT 2 nearfar serve", 1),
         "measure" if words[2] != "command" => command.replacen("nearfar measure", "nearfar measure --smoke", 1),
