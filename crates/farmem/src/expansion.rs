@@ -272,7 +272,7 @@ fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
 
 /// The cgroup's name is unique on a machine: a process creates several expansions, one after the other.
 fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<MemoryCgroup, Unavailable> {
-    let (version, mount) = cgroup::site(&site.root).map_err(Unavailable::unavailable)?;
+    let (version, mount) = cgroup::site(&site.root).map_err(Unavailable::new)?;
     let below = |dir: &Path| dir.strip_prefix(&site.root).unwrap_or(dir).display().to_string();
     if version == cgroup::Version::V2 {
         let controller = SettingTarget::Controller { group: below(&mount), name: cgroup::CONTROLLER.into() };

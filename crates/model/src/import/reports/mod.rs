@@ -94,7 +94,7 @@ pub struct ImportedReport {
     pub columns: Vec<String>,
     /// One row per test and metric; the main metric of each test is first.
     pub rows: Vec<ImportedRow>,
-    /// Name and value of each fact about the measurement. [`join`] reports differences between files.
+    /// Name and value of each fact about the measurement. [`join()`] reports differences between files.
     pub facts: Vec<(String, String)>,
     /// Limits on the interpretation of the figures.
     pub notes: Vec<String>,
