@@ -4,4 +4,9 @@
 pub trait Hinted: std::error::Error {
     /// Returns the next step, if known: an imperative without a full stop.
     fn hint(&self) -> Option<String>;
+
+    /// Returns the text and, on a second line, the hint.
+    fn text_with_hint(&self) -> String {
+        self.hint().map_or_else(|| self.to_string(), |hint| format!("{self}\nhint: {hint}"))
+    }
 }

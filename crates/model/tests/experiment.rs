@@ -2,6 +2,7 @@
 
 mod machines;
 
+use model::hint::Hinted;
 use std::fmt::Write;
 
 use machines::model;
@@ -183,7 +184,7 @@ const WRONG: &[(&str, &str)] = &[
 #[test]
 fn experiment_errors_contain_position_and_choices() {
     for (text, expected) in WRONG {
-        let error = parse(&format!("{HEAD}{text}"), "e.toml", &specs()).unwrap_err().to_string();
+        let error = parse(&format!("{HEAD}{text}"), "e.toml", &specs()).unwrap_err().text_with_hint();
         assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n--- got\n{error}\n--- expected\n{expected}");
     }
     let heads = [
@@ -192,7 +193,7 @@ fn experiment_errors_contain_position_and_choices() {
         ("name = \" \"\nquestion = \"\"", "1:8: name is empty\nhint: write name = "),
     ];
     for (text, expected) in heads {
-        let error = parse(text, "e.toml", &specs()).unwrap_err().to_string();
+        let error = parse(text, "e.toml", &specs()).unwrap_err().text_with_hint();
         assert!(error.starts_with(&format!("e.toml:{expected}")), "{text}\n{error}");
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use model::hint::Hinted;
 use model::experiments::experiment::{JobFileOptions, Jobs, read_jobs};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
@@ -58,7 +59,7 @@ fn io() -> WorkloadSpec {
 
 fn read(text: &str) -> Result<Jobs, String> {
     let options = JobFileOptions { name: "jobs", placements: &[] };
-    read_jobs(text, "a.fio", options, &[io()]).map_err(|error| error.to_string())
+    read_jobs(text, "a.fio", options, &[io()]).map_err(|error| error.text_with_hint())
 }
 
 /// One line for each job, then the notes.

@@ -26,7 +26,8 @@ fn several_shards_give_the_result_of_one() {
             assert_eq!(one[field], five[field], "{field}");
         }
     }
-    assert!(one["harmonic_mean_TEPS"].as_f64() > Some(1e6), "{}", one["harmonic_mean_TEPS"]);
+    let [min, mean, max] = ["min_TEPS", "harmonic_mean_TEPS", "max_TEPS"].map(|name| one[name].as_f64().expect(name));
+    assert!(0.0 < min && min <= mean && mean <= max, "{min} {mean} {max}");
 }
 
 #[test]

@@ -108,6 +108,7 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::hint::Hinted;
 
     #[test]
     fn password_of_an_address_is_not_displayed() {
@@ -149,7 +150,7 @@ mod tests {
             "postgres://u:secret@h/d?sslrootcert=x",
         ] {
             let Err(error) = Address::parse(Path::new(text)) else { panic!("{text} is accepted") };
-            let error = error.to_string();
+            let error = error.text_with_hint();
             assert!(error.contains("\nhint: ") && !error.contains("sec") && !error.contains("ret"), "{error}");
         }
     }

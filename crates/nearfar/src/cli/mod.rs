@@ -1,7 +1,7 @@
 //! Arguments and help texts of every command, from which completions and manual pages are generated.
 //! Must not depend on other modules of this crate.
 // Help texts are printed as they are.
-#![allow(clippy::doc_markdown, rustdoc::bare_urls)]
+#![allow(clippy::doc_markdown, rustdoc::bare_urls, rustdoc::broken_intra_doc_links)]
 
 mod bfs;
 mod expand;

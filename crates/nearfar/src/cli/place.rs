@@ -1,6 +1,4 @@
 //! Arguments of `nearfar place`, one struct per heading of its help.
-// Help texts are printed as they are.
-#![allow(clippy::doc_markdown, rustdoc::bare_urls)]
 
 use clap::{Args, ValueEnum};
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use lab::history::History;
 use lab::run::forecast;
+use model::hint::Hinted;
 use model::values::record::{RunId, RunSummary};
 use report::html::{CompareForm, ReportPage, RunLine, RunsPage, ServedHeader};
 use serde_json::json;
@@ -173,7 +174,7 @@ impl PageCache {
 /// Returns an error as a page or as JSON, and prints internal errors on stderr unless `quiet`.
 fn error_page(error: &PageError, as_json: bool, quiet: bool) -> HttpResponse {
     let (status, text) = match error {
-        PageError::NotFound(error) => (HttpStatus::NotFound, error.to_string()),
+        PageError::NotFound(error) => (HttpStatus::NotFound, error.text_with_hint()),
         PageError::Usage(failure) => (HttpStatus::BadRequest, failure.to_string()),
         PageError::Failed(failure) => (HttpStatus::Internal, failure.to_string()),
     };

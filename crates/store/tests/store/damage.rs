@@ -1,5 +1,6 @@
 //! Damaged and foreign files: each returns an error, never fewer results, never a panic.
 
+use model::hint::Hinted;
 use std::fs;
 use std::path::Path;
 
@@ -26,7 +27,7 @@ fn load(path: &Path) -> Result<Vec<TrialRecord>, StoreError> {
 }
 
 fn open_error(path: &Path) -> String {
-    Store::open(path).unwrap_err().to_string().replace(&path.display().to_string(), "FILE")
+    Store::open(path).unwrap_err().text_with_hint().replace(&path.display().to_string(), "FILE")
 }
 
 #[test]
@@ -63,7 +64,7 @@ fn paths_that_cannot_be_files_return_errors() {
     let error = Store::open(&file.join("results.db")).unwrap_err().to_string();
     assert!(error.contains(&format!("cannot open {}: ", file.display())), "{error}");
     let missing = directory.path().join("none.db");
-    let error = Store::open_existing(&missing).unwrap_err().to_string();
+    let error = Store::open_existing(&missing).unwrap_err().text_with_hint();
     assert!(error.contains("none.db") && error.contains("\nhint: 'nearfar run quick' creates one"), "{error}");
     assert!(!missing.exists());
 }

@@ -1,6 +1,7 @@
 //! Full and read-only disks. They are mounted in a separate mount namespace, so nothing is left behind. If the kernel
 //! does not let the user create namespaces, these tests are skipped and print the reason.
 
+use model::hint::Hinted;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -59,7 +60,7 @@ fn on_a_small_disk() {
         assert!(stored.len() < 10_000, "the disk never filled");
     };
     assert!(matches!(error, StoreError::NoSpace { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = error.text_with_hint();
     assert!(text.starts_with(&format!("no space left on the disk of results file {}", path.display())), "{text}");
     assert!(text.contains("\nhint: results stored before are kept"), "{text}");
     assert!(stored.len() > 5 && store.trials(&run.id).unwrap() == stored);

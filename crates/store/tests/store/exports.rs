@@ -1,5 +1,6 @@
 //! Exports in every format.
 
+use model::hint::Hinted;
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use serde_json::Value;
 use store::Store;
@@ -105,7 +106,7 @@ fn hyperfine_json_has_the_fields_of_hyperfine() {
 #[test]
 fn hyperfine_json_without_times_returns_an_error() {
     let error = exported(30, 1, export::hyperfine).unwrap_err();
-    assert!(error.to_string().ends_with("\nhint: export it as csv or json"), "{error}");
+    assert!(error.text_with_hint().ends_with("\nhint: export it as csv or json"), "{error}");
 }
 
 #[test]

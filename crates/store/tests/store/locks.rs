@@ -1,5 +1,6 @@
 //! Another program holds a lock on the file.
 
+use model::hint::Hinted;
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn locked_file_is_reported_with_the_holder() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.add_trial(&run.id, &fixtures::trial(&run, 0, 3)).unwrap_err();
     assert!(matches!(error, StoreError::Locked { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = error.text_with_hint();
     let holder = format!("results.db is locked by process {} (", std::process::id());
     assert!(text.contains(&holder) && text.contains("\nhint: wait until that process ends"), "{text}");
     // Reading works meanwhile, and writing afterwards.

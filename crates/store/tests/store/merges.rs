@@ -1,5 +1,6 @@
 //! Merging two results files; repeating a merge adds nothing.
 
+use model::hint::Hinted;
 use std::fs;
 use std::path::PathBuf;
 
@@ -125,7 +126,7 @@ fn failed_merge_adds_nothing() {
 fn tables_are_stored_by_name() {
     let Two { mut local, .. } = two();
     assert_eq!(local.tables().unwrap(), [""; 0]);
-    let error = local.table("board").unwrap_err().to_string();
+    let error = local.table("board").unwrap_err().text_with_hint();
     assert!(error.contains("no imported table 'board'\nhint: 'nearfar import --format table FILE'"), "{error}");
     local.add_table(&table(0.1)).unwrap();
     local.add_table(&table(0.1)).unwrap();

@@ -1,5 +1,6 @@
 //! Finding runs by id, prefix, `latest` and plan.
 
+use model::hint::Hinted;
 use model::values::record::{EndReason, RunId, RunRecord};
 use rusqlite::Connection;
 use store::{Store, StoreError};
@@ -16,7 +17,7 @@ fn store() -> (TempDir, Store) {
 #[test]
 fn run_is_found_by_id_prefix_and_latest() {
     let (_directory, mut store) = store();
-    let error = store.run("latest").unwrap_err().to_string();
+    let error = store.run("latest").unwrap_err().text_with_hint();
     assert!(error.contains("results.db has no runs yet\nhint: 'nearfar run quick'"), "{error}");
     let runs = ["ab12", "ab34", "ab", "Ab56"].map(|id| fixtures::run(id, 1));
     for run in &runs {
@@ -36,7 +37,7 @@ fn run_is_found_by_id_prefix_and_latest() {
         assert!(matches!(error, StoreError::NoSuchRun { .. }), "{name}: {error}");
         assert!(error.to_string().contains("\nhint: 'nearfar show --runs' lists the runs"), "{error}");
     }
-    let error = found("a").unwrap_err().to_string();
+    let error = found("a").unwrap_err().text_with_hint();
     assert_eq!(error, "several runs match 'a': ab12, ab34, ab\nhint: type more characters of the id");
 }
 
@@ -115,7 +116,7 @@ fn duplicates_and_trials_of_missing_runs_are_rejected() {
     assert_eq!(error.to_string(), format!("trial {} of run aa is already stored", trial.trial.id));
     let mut other = fixtures::trial(&run, 1, 3);
     other.position = 0;
-    let error = store.add_trial(&run.id, &other).unwrap_err().to_string();
+    let error = store.add_trial(&run.id, &other).unwrap_err().text_with_hint();
     assert_eq!(error, "run aa has another trial at position 0");
     assert_eq!(store.trials(&run.id).unwrap(), [trial]);
 }
@@ -128,7 +129,7 @@ fn trial_with_a_non_finite_sample_is_rejected() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut trial = fixtures::trial(&run, 0, 3);
         trial.outcome.samples[2].value = bad;
-        let error = store.add_trial(&run.id, &trial).unwrap_err().to_string();
+        let error = store.add_trial(&run.id, &trial).unwrap_err().text_with_hint();
         assert!(error.ends_with("has a sample of user that is not finite"), "{error}");
     }
     assert_eq!(store.trials(&run.id).unwrap(), []);

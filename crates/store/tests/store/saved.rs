@@ -1,5 +1,6 @@
 //! Saved placements.
 
+use model::hint::Hinted;
 use model::values::placement::Placement;
 use model::values::record::SavedPlacement;
 use store::Store;
@@ -24,6 +25,6 @@ fn saved_placement_is_replaced_by_one_of_the_same_name() {
     assert_eq!(store.saved_placement("web").unwrap(), saved("web", 4));
     assert_eq!(store.saved_placement("db").unwrap(), saved("db", 3));
     let error = store.saved_placement("wob").unwrap_err();
-    assert!(error.to_string().contains("available: db, web"), "{error}");
+    assert!(error.text_with_hint().contains("available: db, web"), "{error}");
     assert!(saved("web", 2).changes(&record.machine).is_empty());
 }

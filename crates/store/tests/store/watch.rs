@@ -1,5 +1,6 @@
 //! A reader sees what others write and writes nothing itself.
 
+use model::hint::Hinted;
 use model::values::record::{EndReason, RunId, VerdictCounts};
 use model::values::trial::{Grade, Role};
 use rusqlite::Connection;
@@ -58,6 +59,6 @@ fn file_opened_for_reading_is_not_modified() {
     drop(reader);
     assert_eq!(std::fs::read(&path).unwrap(), before);
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 1).unwrap();
-    let error = Store::open_to_read(&path).unwrap_err().to_string();
+    let error = Store::open_to_read(&path).unwrap_err().text_with_hint();
     assert!(error.contains("older nearfar (schema 1") && error.contains("hint: 'nearfar show'"), "{error}");
 }

@@ -262,7 +262,7 @@ mod tests {
     fn invalid_teams_return_errors() {
         let error = |job: &TrialContext| run(job, |worker| worker.timed(|| Ok(()))).err().unwrap().to_string();
         assert!(error(&job(2, &[0])).contains("1 CPUs for 2 threads"));
-        assert!(error(&job(0, &[])).contains("0 threads"));
+        assert!(error(&job(0, &[])).contains("invalid number of threads: 0"));
         assert!(!error(&job(1, &[60_000])).is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! Uploads to an object store: always to one in memory, and over HTTP to `moto`, which emulates S3, if Python has it.
 
+use model::hint::Hinted;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -91,9 +92,9 @@ fn upload_and_report() {
     let (Some(path), Ok(url)) = (given_path(), std::env::var(URL)) else { return };
     let store = Store::open_existing(&path).unwrap();
     let run = store.run("latest").unwrap().id;
-    let bucket = Bucket::from_environment(&url).map_err(|error| error.to_string());
+    let bucket = Bucket::from_environment(&url).map_err(|error| error.text_with_hint());
     let uploaded =
-        bucket.and_then(|bucket| parquet_to_bucket(&store, &run, &bucket).map_err(|error| error.to_string()));
+        bucket.and_then(|bucket| parquet_to_bucket(&store, &run, &bucket).map_err(|error| error.text_with_hint()));
     println!("\n{uploaded:?}");
 }
 

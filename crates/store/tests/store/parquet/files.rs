@@ -1,5 +1,6 @@
 //! Atomicity of exported files: each is complete or absent after a kill or an error, and no other file is left.
 
+use model::hint::Hinted;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -128,7 +129,7 @@ fn on_a_small_disk() {
         fs::write(path.with_file_name("ballast"), vec![1; free.saturating_sub(free_bytes) as usize]).unwrap();
     };
     left(old.len() as u64 / 2);
-    let error = store::export::parquet(&store, &run.id, &out).unwrap_err().to_string();
+    let error = store::export::parquet(&store, &run.id, &out).unwrap_err().text_with_hint();
     assert!(error.contains(".parquet: no space left on the disk\nhint: files written before"), "{error}");
     let names = files(&out);
     assert_eq!(names.len(), 1, "{names:?}");
@@ -159,7 +160,7 @@ fn refused(out: &Path, expected: &str) {
     let source_dir = tempfile::tempdir().unwrap();
     let run = fixtures::run(RUN, 7);
     let store = stored(source_dir.path(), &run, 1, 1);
-    let error = store::export::parquet(&store, &run.id, out).unwrap_err().to_string();
+    let error = store::export::parquet(&store, &run.id, out).unwrap_err().text_with_hint();
     assert!(error.starts_with(&format!("cannot write {}", out.display())), "{error}");
     assert!(error.contains(expected), "{error}");
 }

@@ -1,6 +1,7 @@
 //! Errors of connections: wrong passwords, missing servers, other versions, untrusted certificates. Each is reported,
 //! and none reveals a password.
 
+use model::hint::Hinted;
 use std::path::PathBuf;
 
 use store::{Store, StoreError};
@@ -14,7 +15,7 @@ fn check(url: impl Into<PathBuf>, is_expected: fn(&StoreError) -> bool, expected
     let url = url.into();
     for opened in [Store::open(&url), Store::open_existing(&url), Store::open_to_read(&url)] {
         let error = opened.unwrap_err();
-        let message = error.to_string();
+        let message = error.text_with_hint();
         assert!(is_expected(&error) && message.contains(expected), "{error:?}\n{message}");
         assert!(message.contains("\nhint: "), "{message}");
         for secret in [PASSWORD, "s3cret", "wrong-one"] {

@@ -1,5 +1,6 @@
 //! The server dies while clients write: confirmed trials are stored, and the others are stored once after a retry.
 
+use model::hint::Hinted;
 use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -35,7 +36,7 @@ fn server_killed_during_a_merge_has_all_or_nothing() {
     server.kill();
     let error = merging.join().unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
-    assert!(error.to_string().contains("\nhint: results stored before are kept; rerun the same command"), "{error}");
+    assert!(error.text_with_hint().contains("\nhint: results stored before are kept; rerun the same command"), "{error}");
     assert!(!reader.wait().unwrap().success());
 
     server.serve();

@@ -1,5 +1,6 @@
 //! Privileges: writers cannot change rows, readers cannot add any, and the documentation's grants suffice for each.
 
+use model::hint::Hinted;
 use store::{Store, StoreError};
 
 use model::values::record::EndReason;
@@ -68,7 +69,7 @@ fn writer_role_can_add_but_not_change_rows() {
         assert!(!output.status.success() && is_refused, "{sql}: {message}");
     }
     let error = writer.end_run(&own.id, EndReason::Precise).unwrap_err();
-    assert!(error.to_string().contains("run bb has ended (budget)\nhint: docs/guides/shared-store.md"), "{error}");
+    assert!(error.text_with_hint().contains("run bb has ended (budget)\nhint: docs/guides/shared-store.md"), "{error}");
     assert_eq!(content(&writer), before);
 }
 
@@ -95,7 +96,7 @@ fn reader_role_can_read_but_not_add_rows() {
         ];
         for error in refused.map(Result::unwrap_err) {
             assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");
-            let message = error.to_string();
+            let message = error.text_with_hint();
             assert!(
                 message.contains("permission denied for table")
                     && message.contains("\nhint: docs/guides/shared-store.md"),
@@ -111,7 +112,7 @@ fn reader_role_can_read_but_not_add_rows() {
 #[test]
 fn missing_privileges_are_reported() {
     let Some(server) = start("a stranger on a server") else { return };
-    let check = |error: StoreError, expected: &str| assert!(error.to_string().contains(expected), "{error}");
+    let check = |error: StoreError, expected: &str| assert!(error.text_with_hint().contains(expected), "{error}");
     let unprivileged = server.url_of("stranger", "its-own", DATABASE);
     let error = Store::open_existing(&unprivileged).unwrap_err();
     assert!(matches!(error, StoreError::NotPermitted { .. }), "{error:?}");

@@ -196,7 +196,7 @@ fn json_pointer_finds_the_number() {
         assert!(error.contains(expected), "{error}");
     }
     let both = check(&job(&[("metric", "(x)"), ("metric-json", "/x")]).parameters).unwrap_err();
-    assert!(both.contains("both given"), "{both}");
+    assert!(both.contains("both metric and metric-json are set"), "{both}");
 }
 
 #[test]

@@ -85,6 +85,7 @@ pub(super) fn sections<'a>(file: &str, text: &'a str) -> Result<Vec<JobSection<'
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hint::Hinted;
 
     #[test]
     fn jobs_inherit_options_of_earlier_global_sections() {
@@ -110,7 +111,7 @@ mod tests {
             ("[]\n", "f:1:1: '[]' is not a section"),
         ];
         for (text, expected) in cases {
-            let message = sections("f", text).unwrap_err().to_string();
+            let message = sections("f", text).unwrap_err().text_with_hint();
             assert!(message.starts_with(expected), "{message}");
         }
     }
