@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use model::hint::Hinted;
 use model::experiments::experiment::{JobFileOptions, Jobs, read_jobs};
+use model::hint::Hinted;
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 use proptest::prelude::*;

@@ -108,6 +108,7 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(feature = "postgres")]
     use model::hint::Hinted;
 
     #[test]

@@ -1,6 +1,6 @@
 //! Arguments and help texts of every command, from which completions and manual pages are generated.
 //! Must not depend on other modules of this crate.
-// Help texts are printed as they are.
+// Help texts are printed unchanged.
 #![allow(clippy::doc_markdown, rustdoc::bare_urls, rustdoc::broken_intra_doc_links)]
 
 mod bfs;

@@ -36,7 +36,10 @@ fn server_killed_during_a_merge_has_all_or_nothing() {
     server.kill();
     let error = merging.join().unwrap().unwrap_err();
     assert!(matches!(error, StoreError::Lost { .. }), "{error:?}");
-    assert!(error.text_with_hint().contains("\nhint: results stored before are kept; rerun the same command"), "{error}");
+    assert!(
+        error.text_with_hint().contains("\nhint: results stored before are kept; rerun the same command"),
+        "{error}"
+    );
     assert!(!reader.wait().unwrap().success());
 
     server.serve();
