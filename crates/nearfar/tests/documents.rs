@@ -44,7 +44,11 @@ fn shortened(command: &str) -> String {
         "size" => command.replace("--dram 50%,100%", "--dram 100%"),
         // Runs until it is interrupted.
         "serve" => command.replacen("nearfar serve", "timeout --preserve-status --signal INT 2 nearfar serve", 1),
-        "measure" if words[2] != "command" => command.replacen("nearfar measure", "nearfar measure --smoke", 1),
+        // Explicit sizes take precedence over those of a smoke test.
+        "measure" if words[2] != "command" => command
+            .replacen("nearfar measure", "nearfar measure --smoke", 1)
+            .replace("size=512MiB", "size=16MiB")
+            .replace("n=4096", "n=512"),
         _ => command.to_string(),
     }
 }
