@@ -43,7 +43,7 @@ fn cpu_unplugged_between_trials_is_reported() {
     stays.into_iter().for_each(assert_verified);
     assert_verified(gone[0]);
     let last = gone.last().expect("trials");
-    assert_invalid(last, "cpu 3");
+    assert_invalid(last, "cannot set the affinity to CPU 3");
     assert!(reasons(last).contains("online"), "{}", reasons(last));
     assert!(json["cells"][0]["verdicts"]["valid"].as_u64().is_some_and(|valid| valid < 6), "{json:#}");
 

@@ -19,8 +19,11 @@ measured during command --runs 1 --placement '-C 3' -- sh -c ': >/tmp/started; w
 wait; plug 1
 
 rm /tmp/gone
-# The brackets keep the pattern from matching this grep.
-unplug_when sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' &
+# The worker pins its second thread when that starts. The brackets keep the pattern from matching this grep.
+worker_has_threads() {
+    worker=$(grep -ls '[_]_worker' /proc/[0-9]*/cmdline) && [ "$(ls "${worker%/cmdline}/task" | wc -l)" -gt 1 ]
+}
+unplug_when worker_has_threads &
 measured during-kernel stream --smoke --set passes=400 --runs 1 --placement '-C 3'
 wait; plug 1
 

@@ -131,7 +131,7 @@ fn tables_are_stored_by_name() {
     local.add_table(&table(0.1)).unwrap();
     local.add_table(&table(0.1)).unwrap();
     assert_eq!(local.tables().unwrap(), ["board"]);
-    assert!(local.table("x").unwrap_err().to_string().ends_with("\nhint: available: board"));
+    assert!(local.table("x").unwrap_err().text_with_hint().ends_with("\nhint: available: board"));
     let error = local.add_table(&table(0.2)).unwrap_err().to_string();
     assert!(error.starts_with("an imported table 'board' with other content"), "{error}");
     assert_eq!(local.table("board").unwrap(), table(0.1));

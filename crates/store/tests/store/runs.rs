@@ -35,7 +35,7 @@ fn run_is_found_by_id_prefix_and_latest() {
     for name in ["", "%", "_b12", "c", "ab123", "latest "] {
         let error = found(name).unwrap_err();
         assert!(matches!(error, StoreError::NoSuchRun { .. }), "{name}: {error}");
-        assert!(error.to_string().contains("\nhint: 'nearfar show --runs' lists the runs"), "{error}");
+        assert!(error.text_with_hint().contains("\nhint: 'nearfar show --runs' lists the runs"), "{error}");
     }
     let error = found("a").unwrap_err().text_with_hint();
     assert_eq!(error, "several runs match 'a': ab12, ab34, ab\nhint: type more characters of the id");

@@ -114,5 +114,5 @@ fn sslmode_of_the_address_is_applied() {
     check(other_name.replace("localhost", "127.0.0.1"), is_tls, "cannot establish TLS with results store postgres://");
     let address = |error: &StoreError| matches!(error, StoreError::BadAddress { .. });
     check(url("sslmode=verify-full&sslrootcert=/nowhere.pem"), address, "sslrootcert /nowhere.pem: ");
-    check(url("sslmode=verify-full&sslrootcert=/dev/null"), address, "there is no certificate in it");
+    check(url("sslmode=verify-full&sslrootcert=/dev/null"), address, "the file has no certificate");
 }
