@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use model::values::units::Nanos;
 
-use crate::error::NodeError;
+use crate::error::{NodeError, PerNode};
 use crate::node_engine::{NodeCopies, NodeJobs};
 use crate::{JobName, JobSpec, JobStatus, NodeName};
 
@@ -44,9 +44,6 @@ pub struct FleetJob {
     /// which the nodes report if the engine does not need the duration.
     pub duration: Result<Option<Nanos>, String>,
 }
-
-/// The result of each node, in the order of the command line.
-pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
 
 /// The result of a request to an engine.
 #[derive(Debug)]

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use model::hint::Hinted;
+
+use crate::NodeName;
+
 /// Kind of failure: determines the exit status, and whether a retry may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeErrorKind {
@@ -22,7 +26,8 @@ pub enum NodeErrorKind {
     Engine,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
 pub struct NodeError {
     pub kind: NodeErrorKind,
     /// The message, without the node's name.
@@ -31,6 +36,9 @@ pub struct NodeError {
     pub hint: Option<String>,
 }
 
+/// The result of each node, in the order of the command line.
+pub type PerNode<T> = Vec<(NodeName, Result<T, NodeError>)>;
+
 impl NodeError {
     /// Creates an error without a hint. The text may come from the node, so control characters are removed.
     pub fn new(kind: NodeErrorKind, what: impl fmt::Display) -> Self {
@@ -38,15 +46,14 @@ impl NodeError {
     }
 
     #[must_use]
-    pub fn hint(self, hint: impl fmt::Display) -> Self {
+    pub fn with_hint(self, hint: impl fmt::Display) -> Self {
         Self { hint: Some(plain(&hint.to_string())), ..self }
     }
 }
 
-impl fmt::Display for NodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
-        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+impl Hinted for NodeError {
+    fn hint(&self) -> Option<String> {
+        self.hint.clone()
     }
 }
 
@@ -62,7 +69,7 @@ mod tests {
 
     #[test]
     fn control_characters_of_nodes_are_removed() {
-        let error = NodeError::new(NodeErrorKind::Refused, "a\x1b[2Jb\r\nc\n").hint("d\x07");
-        assert_eq!(error.to_string(), "a [2Jb  c\nhint: d");
+        let error = NodeError::new(NodeErrorKind::Refused, "a\x1b[2Jb\r\nc\n").with_hint("d\x07");
+        assert_eq!(error.text_with_hint(), "a [2Jb  c\nhint: d");
     }
 }

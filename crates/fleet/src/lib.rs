@@ -19,8 +19,8 @@ mod slurm;
 mod ssh;
 
 pub use child::ChildExit;
-pub use engine::{Engine, FleetJob, Manifest, PerNode, Reply};
-pub use error::{NodeError, NodeErrorKind, plain};
+pub use engine::{Engine, FleetJob, Manifest, Reply};
+pub use error::{NodeError, NodeErrorKind, PerNode, plain};
 pub use launcher::{Launcher, QueueState, Scheduler};
 pub use name::{JobName, NODES_MAX, NodeName, NodeSelector};
 pub use node_engine::{FollowOptions, JobCopy, NodeCopies, NodeEngine, NodeEvent, NodeJobs};

@@ -55,7 +55,7 @@ impl<'a> NodeSession<'a> {
             }
         }
         Err(NodeError::new(NodeErrorKind::Refused, "the output is not a response from nearfar")
-            .hint("check the start-up files of the shell on the node: they may print too much"))
+            .with_hint("check the start-up files of the shell on the node: they may print too much"))
     }
 
     pub fn answer(&mut self) -> Result<ResponseBody, NodeError> {
@@ -102,18 +102,18 @@ impl<'a> NodeSession<'a> {
     fn explain_refusal(&self, exit: &ChildExit) -> NodeError {
         let program = self.launcher.program();
         match exit.status.code() {
-            Some(127) => NodeError::new(NodeErrorKind::NotInstalled, format!("there is no program {program}")).hint(format!(
+            Some(127) => NodeError::new(NodeErrorKind::NotInstalled, format!("there is no program {program}")).with_hint(format!(
                 "install nearfar {} on the node in PATH of a non-interactive shell, or give its path with --program",
                 version()
             )),
             Some(126) => {
                 NodeError::new(NodeErrorKind::NotInstalled, format!("cannot run {program}: {}", last_line(&exit.stderr)))
-                    .hint("set --program to the path of nearfar on the node")
+                    .with_hint("set --program to the path of nearfar on the node")
             }
             Some(2) if exit.stderr.contains(NODE_SUBCOMMAND) => match query_version(self.launcher, self.node) {
                 Some(theirs) => other_version(&OtherVersion { program: Some(theirs), protocol: None }),
                 None => NodeError::new(NodeErrorKind::OtherVersion, format!("{program} is not nearfar, or it does not support fleets"))
-                    .hint(format!("install nearfar {} on the node", version())),
+                    .with_hint(format!("install nearfar {} on the node", version())),
             },
             _ => failed(exit),
         }
@@ -126,7 +126,7 @@ fn start(launcher: &dyn Launcher, node: &NodeName, arg: &str, input: Vec<u8>) ->
     ChildSession::start(command, input, IDLE_TIMEOUT).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             NodeError::new(NodeErrorKind::Engine, format!("there is no program {program} on this machine"))
-                .hint(format!("install {program}"))
+                .with_hint(format!("install {program}"))
         }
         _ => NodeError::new(NodeErrorKind::Engine, format!("cannot start {program}: {error}")),
     })
@@ -147,7 +147,7 @@ fn other_version(theirs: &OtherVersion) -> NodeError {
         NodeErrorKind::OtherVersion,
         format!("incompatible protocol: the node has {theirs}, this machine has {this}"),
     )
-    .hint(SAME_VERSION_HINT)
+    .with_hint(SAME_VERSION_HINT)
 }
 
 fn connection_error(error: &std::io::Error) -> NodeError {

@@ -39,7 +39,7 @@ impl Slurm {
         nodes.dedup();
         match nodes.len() {
             0 => Err(NodeError::new(NodeErrorKind::Unknown, "no such Slurm partition, or it has no nodes")
-                .hint("sinfo lists partitions and nodes")),
+                .with_hint("sinfo lists partitions and nodes")),
             count if count > NODES_MAX => Err(NodeError::new(
                 NodeErrorKind::Engine,
                 format!("{count} nodes exceed the maximum of {NODES_MAX} for one coordinator"),
@@ -72,14 +72,16 @@ impl Launcher for Slurm {
         if has("execve():") {
             return Some(
                 NodeError::new(NodeErrorKind::NotInstalled, format!("there is no program {}", self.program))
-                    .hint("install the same version on the node, or give its path with --program"),
+                    .with_hint("install the same version on the node, or give its path with --program"),
             );
         }
         if has("Invalid node name") || has("invalid partition") {
-            return Some(NodeError::new(NodeErrorKind::Unknown, line).hint("sinfo lists nodes and partitions"));
+            return Some(NodeError::new(NodeErrorKind::Unknown, line).with_hint("sinfo lists nodes and partitions"));
         }
         if has("nodes are busy") {
-            return Some(NodeError::new(NodeErrorKind::Away, line).hint("another job has the node; squeue lists jobs"));
+            return Some(
+                NodeError::new(NodeErrorKind::Away, line).with_hint("another job has the node; squeue lists jobs"),
+            );
         }
         let by_srun = exit.stderr.lines().any(|line| line.starts_with("srun: ") && !line.contains(": Exited with"));
         (exit.status.code().is_none() || by_srun).then(|| NodeError::new(NodeErrorKind::Away, line))
@@ -141,13 +143,13 @@ fn output_of(command: &mut Command) -> Result<String, NodeError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let Output { status, stdout, stderr } = command.output().map_err(|error| {
         NodeError::new(NodeErrorKind::Engine, format!("cannot start {program}: {error}"))
-            .hint("install Slurm's client programs on this machine")
+            .with_hint("install Slurm's client programs on this machine")
     })?;
     let stderr = String::from_utf8_lossy(&stderr);
     if !status.success() {
         let kind = if stderr.contains("nvalid partition") { NodeErrorKind::Unknown } else { NodeErrorKind::Engine };
         return Err(NodeError::new(kind, format!("{program}: {}", last_line(&stderr)))
-            .hint("check that sinfo works on this machine"));
+            .with_hint("check that sinfo works on this machine"));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

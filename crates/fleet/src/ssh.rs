@@ -65,27 +65,29 @@ fn ssh_error(stderr: &str) -> NodeError {
     let line = last_line(stderr);
     if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
         return NodeError::new(NodeErrorKind::NotPermitted, "its host key has changed: it may be another machine")
-            .hint("if the node was reinstalled, remove the old key with 'ssh-keygen -R HOST'");
+            .with_hint("if the node was reinstalled, remove the old key with 'ssh-keygen -R HOST'");
     }
     if has("Host key verification failed") || has("host key is known for") {
-        return NodeError::new(NodeErrorKind::NotPermitted, "its host key is unknown").hint(
+        return NodeError::new(NodeErrorKind::NotPermitted, "its host key is unknown").with_hint(
             "log in once by hand with ssh to check the key, or add the output of 'ssh-keyscan HOST' to known_hosts",
         );
     }
     if has("Permission denied") {
         let line = stderr.lines().find(|line| line.contains("Permission denied")).unwrap_or(line);
-        return NodeError::new(NodeErrorKind::NotPermitted, line)
-            .hint("install a key that needs no prompt: ssh-copy-id HOST, and ssh-add for a key with a passphrase");
+        return NodeError::new(NodeErrorKind::NotPermitted, line).with_hint(
+            "install a key that needs no prompt: ssh-copy-id HOST, and ssh-add for a key with a passphrase",
+        );
     }
     if has("Could not resolve hostname") || has("hostname contains invalid characters") {
         return NodeError::new(NodeErrorKind::Unknown, line)
-            .hint("use a name that 'ssh HOST' can resolve, from DNS or ~/.ssh/config");
+            .with_hint("use a name that 'ssh HOST' can resolve, from DNS or ~/.ssh/config");
     }
     if has("Bad configuration option") || has("command-line: line") || has("Can't open user config file") {
-        return NodeError::new(NodeErrorKind::Engine, line).hint("check ~/.ssh/config and --ssh-option");
+        return NodeError::new(NodeErrorKind::Engine, line).with_hint("check ~/.ssh/config and --ssh-option");
     }
     let line = if line.is_empty() { "the connection was lost" } else { line };
-    NodeError::new(NodeErrorKind::Away, line).hint("jobs on the node keep running; rerun the same command to reconnect")
+    NodeError::new(NodeErrorKind::Away, line)
+        .with_hint("jobs on the node keep running; rerun the same command to reconnect")
 }
 
 #[cfg(test)]

@@ -91,8 +91,8 @@ messages! {
 // A list instead of every type that can be displayed, so that no error loses its hint on the way.
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
-        StorageError, fleet::NodeError;
-    hinted: StoreError, FolderError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
+        StorageError;
+    hinted: fleet::NodeError, StoreError, FolderError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
         ExperimentError, Unavailable, graph::Error,
 }
 

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::manifest::{DedicatedResources, JobManifest, PodTemplate, RESULTS_DIR, job_selector, to_list, to_yaml};
 use super::names::{Image, Selection, Toleration};
-use crate::engine::{Engine, FleetJob, Manifest, PerNode, Reply};
+use crate::engine::{Engine, FleetJob, Manifest, Reply};
 use crate::node_engine::{NodeCopies, NodeJobs};
-use crate::{JobName, JobStatus, NodeError, NodeErrorKind, NodeName, NodeSelector};
+use crate::{JobName, JobStatus, NodeError, NodeErrorKind, NodeName, NodeSelector, PerNode};
 
 /// Upper bound of the time before the first trial and after the last, such as pulling the image.
 const MARGIN_SECONDS: u64 = 600;
@@ -59,15 +59,16 @@ impl Engine for Kubernetes {
     }
 
     fn status(&self, _: &[JobName]) -> Result<PerNode<Vec<JobStatus>>, NodeError> {
-        Err(unsupported("nearfar only writes manifests for kubectl, and does not connect to a cluster")
-            .hint("'kubectl get jobs,daemonsets,pods -l app.kubernetes.io/name=nearfar -o wide' shows their status"))
+        Err(unsupported("nearfar only writes manifests for kubectl, and does not connect to a cluster").with_hint(
+            "'kubectl get jobs,daemonsets,pods -l app.kubernetes.io/name=nearfar -o wide' shows their status",
+        ))
     }
 
     /// Writes a manifest of pods that give access to the results, and the commands that copy them.
     fn collect(&self, jobs: &[JobName]) -> Result<Reply<NodeCopies<'_>>, NodeError> {
         if let Some(job) = jobs.first() {
             return Err(unsupported(format!("'{job}': Kubernetes collects the results of all jobs of a node"))
-                .hint("omit the name, and import only the results files that you need"));
+                .with_hint("omit the name, and import only the results files that you need"));
         }
         let text = self.text(&self.pods(self.image()?).collectors())?;
         Ok(Reply::Manifest(Manifest { text, notes: self.collect_notes() }))
@@ -79,7 +80,7 @@ impl Kubernetes {
     pub fn image(&self) -> Result<&Image, NodeError> {
         self.image.as_ref().ok_or_else(|| {
             unsupported("--on kubernetes requires --image with nearfar")
-                .hint("build one from the Containerfile in nearfar's source; see docs/guides/install.md")
+                .with_hint("build one from the Containerfile in nearfar's source; see docs/guides/install.md")
         })
     }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{CONCURRENT_LOGINS, NodeEngine, unexpected_response};
-use crate::engine::PerNode;
+use crate::error::PerNode;
 use crate::parallel::map_bounded;
 use crate::{JobName, NodeError, NodeErrorKind, NodeName, RequestBody, ResponseBody};
 

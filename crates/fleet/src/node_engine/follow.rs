@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::{NodeEngine, statuses, unexpected_response};
-use crate::engine::PerNode;
+use crate::error::PerNode;
 use crate::launcher::{QueueState, Scheduler};
 use crate::{JobSpec, JobState, JobStatus, NodeError, NodeErrorKind, NodeName, Request, RequestBody};
 

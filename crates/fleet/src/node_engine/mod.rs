@@ -2,17 +2,16 @@
 //! depend on how nearfar is started on a node.
 
 mod copy;
+mod engine;
 mod follow;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::engine::{Engine, FleetJob, PerNode, Reply};
 use crate::launcher::Launcher;
-use crate::parallel::map_bounded;
 use crate::session::NodeSession;
-use crate::{JobName, JobSpec, JobStatus, NodeError, NodeErrorKind, NodeName, RequestBody, ResponseBody, for_node};
+use crate::{JobName, JobStatus, NodeError, NodeErrorKind, NodeName, RequestBody, ResponseBody};
 
 pub use copy::{JobCopy, NodeCopies};
 pub use follow::{FollowOptions, NodeEvent, NodeJobs};
@@ -26,30 +25,6 @@ pub struct NodeEngine {
     nodes: Vec<NodeName>,
     /// Clock offset of each node that has responded, in milliseconds; positive if the node is ahead.
     clocks: Mutex<BTreeMap<NodeName, i64>>,
-}
-
-impl Engine for NodeEngine {
-    fn nodes(&self) -> &[NodeName] {
-        &self.nodes
-    }
-
-    /// The jobs start when they are followed, because a node starts and follows a job over one connection.
-    fn submit(&self, job: &FleetJob) -> Result<Reply<NodeJobs<'_>>, NodeError> {
-        let order = |node| JobSpec { words: for_node(&job.order.words, node), ..job.order.clone() };
-        Ok(Reply::Nodes(NodeJobs { engine: self, orders: self.nodes.iter().map(order).collect() }))
-    }
-
-    fn status(&self, jobs: &[JobName]) -> Result<PerNode<Vec<JobStatus>>, NodeError> {
-        Ok(map_bounded(&self.nodes, CONCURRENT_LOGINS, |node| (node.clone(), self.status_of(node, jobs))))
-    }
-
-    fn collect(&self, jobs: &[JobName]) -> Result<Reply<NodeCopies<'_>>, NodeError> {
-        Ok(Reply::Nodes(NodeCopies { engine: self, jobs: jobs.to_vec() }))
-    }
-
-    fn clocks_ahead_ms(&self) -> BTreeMap<NodeName, i64> {
-        self.clocks.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }
 
 impl NodeEngine {

@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::*;
-use crate::{ChildExit, JobState, Response, StoreCopy};
+use crate::engine::{Engine, FleetJob, Reply};
+use crate::{ChildExit, JobSpec, JobState, Response, StoreCopy};
 
 /// Runs a script with the name of the node as argument and the request in `$request`.
 struct Script(String);
