@@ -1,4 +1,5 @@
-//! `nearfar export` to a directory: its flags, and Parquet files if the feature `parquet` is enabled.
+//! Results for other programs: CSV and Markdown of `show`, `nearfar export` to a directory with its flags, and Parquet
+//! files if the feature `parquet` is enabled.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -13,6 +14,48 @@ fn nearfar(dir: &Path, args: &[&str]) -> Output {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A simulated machine, so that runs are reproducible.
+const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
+
+#[test]
+fn cells_of_a_run_are_shown_as_csv_and_markdown() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    assert!(nearfar(dir, &["run", "quick", "--sim", SIM, "--quiet"]).status.success());
+    let show = |args: &[&str]| {
+        let output = nearfar(dir, &[&["show"], args].concat());
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let json: serde_json::Value = serde_json::from_str(&show(&["--format", "json"])).expect("JSON");
+    let metrics: Vec<&serde_json::Value> = json["cells"]
+        .as_array()
+        .expect("a list of cells")
+        .iter()
+        .flat_map(|cell| cell["metrics"].as_array().expect("a list of metrics"))
+        .collect();
+
+    let text = show(&["--format", "csv"]);
+    let mut csv = csv::Reader::from_reader(text.as_bytes());
+    let median = csv.headers().expect("a heading").iter().position(|name| name == "median").expect("a column");
+    let medians: Vec<String> = csv.records().map(|row| row.expect("a row")[median].to_string()).collect();
+    let expected: Vec<String> = metrics.iter().map(|metric| metric["median"].to_string()).collect();
+    assert!(expected.len() > 5);
+    assert_eq!(medians, expected, "one row per metric of a cell, unrounded");
+
+    let rows = |text: String| text.lines().filter(|line| line.starts_with('|')).count();
+    let main = rows(show(&["--format", "markdown"]));
+    let all = rows(show(&["--format", "markdown", "--all-metrics"]));
+    assert!(2 < main && main < all, "{main} rows of main metrics, {all} of all");
+
+    for list in ["--runs", "--trials"] {
+        let output = nearfar(dir, &["show", list, "--format", "csv"]);
+        assert_eq!(output.status.code(), Some(2));
+        let expected = format!("show {list} supports only --format text and json\nhint: for CSV of all trials");
+        assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    }
 }
 
 #[test]
@@ -35,9 +78,6 @@ fn flags_of_other_formats_are_rejected() {
 #[cfg(feature = "parquet")]
 mod with_parquet {
     use super::*;
-
-    /// A simulated machine, so that runs are reproducible.
-    const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
 
     #[test]
     fn parquet_export_writes_one_reproducible_file_per_run() {

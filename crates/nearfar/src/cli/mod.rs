@@ -371,7 +371,20 @@ pub struct ShowArgs {
     pub cpu_load: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
-    pub format: TextOrJson,
+    pub format: ShowFormat,
+}
+
+/// Formats of the results of a run; lists of runs and of trials have only text and JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ShowFormat {
+    /// Table for terminals
+    Text,
+    /// Markdown table
+    Markdown,
+    /// CSV with one row per metric of a cell, unrounded
+    Csv,
+    /// JSON
+    Json,
 }
 
 /// `nearfar compare`

@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use model::analysis::compare::{ComparedRun, planned};
-use model::analysis::finding::summarise;
+use model::analysis::finding::{RunFinding, summarise};
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
-
+use model::values::record::{RunRecord, TrialRecord};
 use report::table::Metrics;
 
-use crate::cli::{GlobalArgs, ShowArgs, TextOrJson};
+use crate::cli::{GlobalArgs, ShowArgs, ShowFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
 use crate::requests::existing_store;
@@ -19,40 +19,66 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let style = output::stdout_style();
     if args.runs {
         let runs = store.runs().map_err(CliError::failure)?;
-        return print(args.format, || report::table::runs(&runs, &style), || report::json::runs(&runs));
+        return print_list(args, || report::table::runs(&runs, &style), || report::json::runs(&runs));
     }
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
-        return print(
-            args.format,
-            || report::table::trials(&record, &trials, &style),
-            || report::json::trials(&trials),
-        );
+        return print_list(args, || report::table::trials(&record, &trials, &style), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
-    let load = || if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
-    if let Some(answer) = PlaceResult::of(&record, &trials) {
-        let text = || report::table::answer(&record, &answer, &style) + &load();
-        return print(args.format, text, || report::json::race(&record, &finding, &answer));
-    }
-    let compared = planned(&[ComparedRun { record: &record, finding: &finding }], &record.plan);
-    if let Some(answer) = compared.and_then(|comparison| SizeAnswer::of(&record.plan, &comparison)) {
-        let text = || report::table::size(&answer, &style) + &load();
-        return print(args.format, text, || report::json::sized(&record, &finding, &answer));
-    }
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
-    print(
-        args.format,
-        || report::table::run(&record, &finding, metrics, &style) + &load(),
-        || report::json::run(&record, &finding),
-    )
+    match args.format {
+        ShowFormat::Markdown => output::print(&report::table::run_markdown(&record, &finding, metrics))?,
+        ShowFormat::Csv => output::print(&report::table::run_csv(&record, &finding))?,
+        ShowFormat::Text => {
+            let load = if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
+            let text = match Answer::of(&record, &trials, &finding) {
+                Answer::Race(answer) => report::table::answer(&record, &answer, &style),
+                Answer::Size(answer) => report::table::size(&answer, &style),
+                Answer::Cells => report::table::run(&record, &finding, metrics, &style),
+            };
+            output::print(&(text + &load))?;
+        }
+        ShowFormat::Json => output::print_json(&match Answer::of(&record, &trials, &finding) {
+            Answer::Race(answer) => report::json::race(&record, &finding, &answer),
+            Answer::Size(answer) => report::json::sized(&record, &finding, &answer),
+            Answer::Cells => report::json::run(&record, &finding),
+        })?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn print(format: TextOrJson, text: impl FnOnce() -> String, json: impl FnOnce() -> serde_json::Value) -> CommandResult {
-    match format {
-        TextOrJson::Text => output::print(&text())?,
-        TextOrJson::Json => output::print_json(&json())?,
+/// The answer of a run: the best placement, the DRAM that a program needs, or the measured cells.
+enum Answer {
+    Race(PlaceResult),
+    Size(SizeAnswer),
+    Cells,
+}
+
+impl Answer {
+    fn of(record: &RunRecord, trials: &[TrialRecord], finding: &RunFinding) -> Self {
+        if let Some(answer) = PlaceResult::of(record, trials) {
+            return Self::Race(answer);
+        }
+        let compared = planned(&[ComparedRun { record, finding }], &record.plan);
+        compared.and_then(|comparison| SizeAnswer::of(&record.plan, &comparison)).map_or(Self::Cells, Self::Size)
+    }
+}
+
+fn print_list(
+    args: &ShowArgs,
+    text: impl FnOnce() -> String,
+    json: impl FnOnce() -> serde_json::Value,
+) -> CommandResult {
+    match args.format {
+        ShowFormat::Text => output::print(&text())?,
+        ShowFormat::Json => output::print_json(&json())?,
+        ShowFormat::Markdown | ShowFormat::Csv => {
+            let list = if args.runs { "--runs" } else { "--trials" };
+            return Err(CliError::usage(format!("show {list} supports only --format text and json"))
+                .hint("for CSV of all trials, use nearfar export"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
