@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use model::stats::racing::Rules;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::values::placement::{DramBudget, MemoryPolicy, Placement, Route};
+use model::values::plan::RaceRules;
 use model::values::plan::{Cell, MemoryChoice, Plan, RacePlan, ReductionStep, SizePlan, Stages, StoppingRule, stream};
 use model::values::trial::{Role, TrialId, short_hash};
 use model::values::units::{Bytes, Nanos};
@@ -58,7 +58,7 @@ fn race() -> RacePlan {
         MemoryChoice::Named,
     ];
     RacePlan {
-        rules: Rules { indifference: 0.01, strict: false, max_trials: Some(300) },
+        rules: RaceRules { indifference: 0.01, strict: false, max_trials: Some(300) },
         stages: Stages {
             first: vec![true, false],
             shape: vec![0, 1],
@@ -128,7 +128,7 @@ fn race_key_hashes_this_text() {
         "raw placements: 123456789012345678901234567890",
     );
     assert_eq!(plan(repeat(), Some(race())).key(), short_hash(text));
-    let unlimited = RacePlan { rules: Rules { indifference: 0.005, strict: true, max_trials: None }, ..race() };
+    let unlimited = RacePlan { rules: RaceRules { indifference: 0.005, strict: true, max_trials: None }, ..race() };
     let text = text.replace("indifference: 0.01, strict: false", "indifference: 0.005, strict: true");
     let text = text.replace("max trials: 300", "max trials: none");
     assert_eq!(plan(repeat(), Some(unlimited)).key(), short_hash(&text));

@@ -5,8 +5,9 @@ mod machines;
 
 use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult, RaceState};
 use model::placements::candidates::{SearchSpace, Threads};
-use model::stats::racing::{RankClaim, Rules, State};
+use model::stats::racing::{RankClaim, State};
 use model::values::capture::Capture;
+use model::values::plan::RaceRules;
 use model::values::plan::{NextBlock, Plan};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
@@ -54,7 +55,7 @@ fn request() -> PlaceRequest {
         given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
         objective: Objective::WallTime,
         wish: SearchSpace { threads: Threads::Fixed(4), ..SearchSpace::default() },
-        rules: Rules { indifference: 0.01, strict: false, max_trials: None },
+        rules: RaceRules { indifference: 0.01, strict: false, max_trials: None },
         budget: HOUR,
         time_limit: Nanos(100 * SECOND.0),
     }

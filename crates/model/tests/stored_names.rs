@@ -95,7 +95,7 @@ fn stored_names_are_unchanged() {
         model::values::plan::SizePlan,
         model::values::plan::RacePlan,
         model::values::plan::ReductionStep,
-        model::stats::racing::Rules,
+        model::values::plan::RaceRules,
         model::stats::racing::Lap,
         model::stats::racing::State,
         model::stats::racing::RankedCandidate,

@@ -17,7 +17,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::topology::{TopologySource, read};
-use model::stats::racing::{INDIFFERENCE, Rules};
+use model::stats::racing::INDIFFERENCE;
+use model::values::plan::RaceRules;
 use model::values::plan::stream;
 use model::values::topology::Topology;
 use noise::{Machine, Random, Weather};
@@ -266,7 +267,7 @@ fn machine(world: &World, setting: &Setting<'_>, seed: usize) -> (Machine, Vec<f
 fn one(world: &World, setting: &Setting<'_>, seed: usize) -> Outcome {
     let (mut place, truth) = machine(world, setting, seed);
     let strict_trials = (world.len() * table::strict_blocks(setting.weather.noise)) as f64;
-    let rules = Rules {
+    let rules = RaceRules {
         indifference: INDIFFERENCE,
         strict: setting.strict,
         max_trials: setting.budget.map(|part| (part * strict_trials) as usize),

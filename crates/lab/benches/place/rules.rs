@@ -1,7 +1,8 @@
 //! The compared rules: the race itself (`model::stats::racing`, not a copy), successive halving, and measuring every
 //! candidate. Must not know the true times.
 
-use model::stats::racing::{self, Confirmation, Race, Rules, State, confirm, extend_plan};
+use model::stats::racing::{self, Confirmation, Race, State, confirm, extend_plan};
+use model::values::plan::RaceRules;
 use model::values::plan::Stages;
 use model::values::workload::Better;
 
@@ -22,7 +23,7 @@ pub struct Found {
 }
 
 /// The race with its confirmation. `None` if it ended without a leader.
-pub fn place(machine: &mut Machine, stages: &Stages, rules: Rules, seed: u64) -> Option<Found> {
+pub fn place(machine: &mut Machine, stages: &Stages, rules: RaceRules, seed: u64) -> Option<Found> {
     let mut race = Race::new(rules, Better::Lower, &stages.first, |guide| stages.second(guide));
     // The warm-up trial; it only sets the limit.
     let mut limit = racing::KILL_FACTOR * machine.block(&[0])[0].exp();

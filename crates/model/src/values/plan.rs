@@ -3,7 +3,7 @@
 
 mod race;
 
-pub use race::{MemoryChoice, RacePlan, ReductionStep, Stages};
+pub use race::{MemoryChoice, RacePlan, RaceRules, ReductionStep, Stages};
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult};
 use model::placements::candidates::{SearchSpace, Threads};
-use model::stats::racing::Rules;
 use model::values::id_set::CpuSet;
 use model::values::plan::Plan;
+use model::values::plan::RaceRules;
 use model::values::record::RunRecord;
 use model::values::shell::quote_argv;
 use model::values::units::{Nanos, parse_share};
@@ -66,7 +66,7 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
         given: parameters(args)?,
         objective: objective(args),
         wish: search_space(args)?,
-        rules: Rules {
+        rules: RaceRules {
             indifference: parse_share(&args.stopping.indifference)
                 .map_err(|error| CliError::usage(format!("--indifference: {error}")))?,
             strict: args.stopping.strict,

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use model::sharing::share::{self, ShareOptions};
-use model::stats::racing::Rules;
 use model::values::id_set::{CpuId, CpuSet, NodeId};
 use model::values::placement::Route;
+use model::values::plan::RaceRules;
 use model::values::plan::{Cell, RacePlan, ReductionStep, Stages};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::FactValue;
@@ -161,7 +161,7 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
     plan.workloads.push(command);
     plan.cells = cells;
     plan.race = Some(RacePlan {
-        rules: Rules { indifference: 0.01, strict: false, max_trials: None },
+        rules: RaceRules { indifference: 0.01, strict: false, max_trials: None },
         stages: Stages::default(),
         raw_placements: "12".into(),
         steps: vec![ReductionStep { count: Some("3".into()), text: "alike".into() }],

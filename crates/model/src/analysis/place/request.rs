@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::placements::candidates::{Candidates, Count, SearchSpace, candidates, neighbours};
-use crate::stats::racing::Rules;
 use crate::values::placement::Placement;
+use crate::values::plan::RaceRules;
 use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, Stages, StoppingRule};
 use crate::values::topology::Topology;
 use crate::values::units::Nanos;
@@ -33,7 +33,7 @@ pub struct PlaceRequest {
     pub given: BTreeMap<String, String>,
     pub objective: Objective,
     pub wish: SearchSpace,
-    pub rules: Rules,
+    pub rules: RaceRules,
     /// Time limit of search and confirmation together.
     pub budget: Nanos,
     /// Time limit of one trial.

@@ -25,6 +25,7 @@ pub use confirm::{ConfirmPlan, ConfirmResult, Confirmation, confirm, extend_plan
 pub use interim::{column_effects, winsorized_means};
 pub use ranking::{Effect, RankClaim, RankedCandidate};
 
+use crate::values::plan::RaceRules;
 use crate::values::workload::Better;
 use interim::{Challenger, EarlyRule, SETTLED_FROM};
 use missing::{AttemptCount, DropReason};
@@ -62,27 +63,6 @@ const CHALLENGERS_MIN: usize = 2;
 /// Probability that a strict race is wrong, shared by all interim analyses and all challengers.
 const STRICT_ERROR: f64 = 0.05;
 const STRICT_FIRST_LOOK: usize = 3;
-
-/// Options of a race. There is no default, because each of these changes the result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rules {
-    /// Gains below this fraction of the metric are not worth finding: 0.01 is 1 %. See [`INDIFFERENCE`].
-    pub indifference: f64,
-    /// Limit the family-wise error of all interim analyses to 5 % (as far as a t distribution holds), for nearly twice
-    /// the trials.
-    pub strict: bool,
-    /// Budget of search and confirmation together, in trials; a share of it is reserved for confirmation.
-    pub max_trials: Option<usize>,
-}
-
-impl Rules {
-    /// Returns the text for the rules in a plan's key. Stored hashes depend on it, so it must not follow renames.
-    pub(crate) fn key_text(&self) -> String {
-        let Self { indifference, strict, max_trials } = self;
-        let max_trials = max_trials.map_or_else(|| "none".into(), |max| max.to_string());
-        format!("indifference: {indifference:?}, strict: {strict}, max trials: {max_trials}")
-    }
-}
 
 /// Outcome of one candidate in one block. A trial without a result is repeated once at the end of its block, so this is
 /// the outcome after the repetition.
@@ -155,7 +135,7 @@ enum Fate {
 /// A race of candidates, identified by their indices. Index 0 is the baseline.
 #[derive(Clone, Debug)]
 pub struct Race {
-    rules: Rules,
+    rules: RaceRules,
     better: Better,
     stage: Stage,
     fates: Vec<Fate>,
@@ -172,7 +152,12 @@ impl Race {
     /// which always runs. Up to 100 candidates race in one stage. Of more, those of the first stage race first,
     /// followed by those that `second_stage` returns for each survivor. It is called once for each candidate of the
     /// first stage, and only if there are two stages; its value for the baseline is ignored.
-    pub fn new(rules: Rules, better: Better, first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<usize>) -> Self {
+    pub fn new(
+        rules: RaceRules,
+        better: Better,
+        first_stage: &[bool],
+        second_stage: impl Fn(usize) -> Vec<usize>,
+    ) -> Self {
         assert!(!first_stage.is_empty(), "a race needs at least the baseline");
         let count = first_stage.len();
         let (field, stage) = stage::first(first_stage, second_stage);

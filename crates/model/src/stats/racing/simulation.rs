@@ -49,7 +49,7 @@ impl Machine {
 
 fn raced(machine: &mut Machine) -> Race {
     let count = machine.seconds.len();
-    let rules = Rules { indifference: INDIFFERENCE, strict: false, max_trials: None };
+    let rules = RaceRules { indifference: INDIFFERENCE, strict: false, max_trials: None };
     let mut race = Race::new(rules, Better::Lower, &vec![true; count], |_| Vec::new());
     while race.state() == State::Racing {
         let laps = machine.block(race.active());

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RULES: Rules = Rules { indifference: 0.01, strict: false, max_trials: None };
+const RULES: RaceRules = RaceRules { indifference: 0.01, strict: false, max_trials: None };
 
 /// A race of `count` candidates in one stage.
 fn flat(count: usize) -> Race {
     flat_with(RULES, Better::Lower, count)
 }
 
-fn flat_with(rules: Rules, better: Better, count: usize) -> Race {
+fn flat_with(rules: RaceRules, better: Better, count: usize) -> Race {
     Race::new(rules, better, &vec![true; count], |_| Vec::new())
 }
 
@@ -225,7 +225,7 @@ fn killed_trials_are_lower_bounds_and_most_of_them_drop_a_candidate() {
 #[test]
 fn budget_ends_the_race_and_leaves_the_reserve() {
     for budget in [30, 100, 200, 1000] {
-        let rules = Rules { max_trials: Some(budget), ..RULES };
+        let rules = RaceRules { max_trials: Some(budget), ..RULES };
         let mut race = flat_with(rules, Better::Lower, 20);
         let mut seconds = [1.0; 20];
         seconds[0] = 1.9;
@@ -249,8 +249,8 @@ fn budget_ends_the_race_and_leaves_the_reserve() {
 #[test]
 fn larger_budget_continues_where_the_smaller_one_ended() {
     let seconds = [1.0, 1.01, 1.02, 1.03, 1.04, 1.05];
-    let mut small = flat_with(Rules { max_trials: Some(100), ..RULES }, Better::Lower, 6);
-    let mut large = flat_with(Rules { max_trials: Some(400), ..RULES }, Better::Lower, 6);
+    let mut small = flat_with(RaceRules { max_trials: Some(100), ..RULES }, Better::Lower, 6);
+    let mut large = flat_with(RaceRules { max_trials: Some(400), ..RULES }, Better::Lower, 6);
     while small.state() == State::Racing {
         let laps = block(&small, &seconds, 0.05);
         small.push(&laps);
@@ -310,7 +310,7 @@ fn equal_candidates_end_at_the_last_interim_analysis() {
 fn strict_races_need_more_trials() {
     let seconds = [1.05, 1.0, 1.03, 1.04, 1.06, 1.08, 1.1];
     let trials = |strict| {
-        let mut race = flat_with(Rules { strict, ..RULES }, Better::Lower, 7);
+        let mut race = flat_with(RaceRules { strict, ..RULES }, Better::Lower, 7);
         run(&mut race, &seconds, 0.03, 360);
         assert_eq!(race.leader(), Some(1));
         assert!(race.state().is_resolved());
@@ -318,7 +318,7 @@ fn strict_races_need_more_trials() {
     };
     assert!(trials(true) > trials(false), "{} {}", trials(true), trials(false));
     // 5 % shared by 26 analyses and these challengers; first at the third block.
-    let mut race = flat_with(Rules { strict: true, ..RULES }, Better::Lower, 7);
+    let mut race = flat_with(RaceRules { strict: true, ..RULES }, Better::Lower, 7);
     let challengers = [Challenger { column: 1, mean: 0.0, better: 0.0 }; 4];
     assert!((race.drop_below(&challengers) - 0.05 / 26.0 / 4.0).abs() < 1e-12);
     run(&mut race, &[1.0, 1.5, 1.6, 1.7, 1.8, 1.9, 1.9], 0.001, 2);
@@ -518,7 +518,7 @@ proptest! {
         higher: bool,
     ) {
         let better = if higher { Better::Higher } else { Better::Lower };
-        let mut race = flat_with(Rules { strict, ..RULES }, better, 12);
+        let mut race = flat_with(RaceRules { strict, ..RULES }, better, 12);
         for index in 0..14 {
             let lap = |one: &usize| {
                 let (kind, value) = kinds[index * 12 + one];

@@ -5,18 +5,37 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::racing::Rules;
-
 /// Makes a plan a race: its cells are candidates, and the first is the baseline `kernel`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RacePlan {
-    pub rules: Rules,
+    pub rules: RaceRules,
     /// Candidates of the first and of the second stage.
     pub stages: Stages,
     /// Number of all placements, in digits, because it may exceed any number type.
     pub raw_placements: String,
     /// Steps of the reduction from the raw placements to the candidates.
     pub steps: Vec<ReductionStep>,
+}
+
+/// Options of a race. There is no default, because each of these changes the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RaceRules {
+    /// Gains below this fraction of the metric are not worth finding: 0.01 is 1 %. See [`crate::stats::racing::INDIFFERENCE`].
+    pub indifference: f64,
+    /// Limit the family-wise error of all interim analyses to 5 % (as far as a t distribution holds), for nearly twice
+    /// the trials.
+    pub strict: bool,
+    /// Budget of search and confirmation together, in trials; a share of it is reserved for confirmation.
+    pub max_trials: Option<usize>,
+}
+
+impl RaceRules {
+    /// Returns the text for the rules in a plan's key. Stored hashes depend on it, so it must not follow renames.
+    pub(crate) fn key_text(&self) -> String {
+        let Self { indifference, strict, max_trials } = self;
+        let max_trials = max_trials.map_or_else(|| "none".into(), |max| max.to_string());
+        format!("indifference: {indifference:?}, strict: {strict}, max trials: {max_trials}")
+    }
 }
 
 /// One step of the reduction from the raw placements to the candidates.
