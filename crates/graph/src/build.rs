@@ -13,16 +13,16 @@ use crate::arrays::{Array, ArrayPlacement};
 use crate::coded::{self, PADDING};
 use crate::degrees::DegreeRuns;
 use crate::edges::Tuples;
-use crate::error::Error;
-use crate::head::HeadColumns;
+use crate::error::{Error, TeamStopped};
+use crate::head::{HeadColumns, ROWS_ALIGNED};
 use crate::index::Index;
 use crate::kronecker::Spec;
 use crate::label_blocks::LabelBlocks;
 use crate::lanes::prefetch;
-use crate::layout::{Layout, NO_LABEL, ROWS_ALIGNED, check_columns};
+use crate::layout::{Layout, NO_LABEL, check_columns};
 use crate::prefixes::Prefixes;
 use crate::sort::{Sorter, to_starts};
-use crate::team::{Chunks, Team, TeamStopped, collect};
+use crate::team::{Chunks, Team, collect};
 
 /// Minimum size of a bucket in vertices (log2): about 32 768 neighbours at the benchmark's edge factor, or 256 KiB.
 const BUCKET_BITS_MIN: u32 = 10;

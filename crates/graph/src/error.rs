@@ -5,7 +5,6 @@ use model::hint::Hinted;
 use model::values::units::Bytes;
 
 use crate::storage::{StorageError, StorageErrorKind};
-use crate::team::TeamStopped;
 
 /// Reason why a graph cannot be constructed or searched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +86,10 @@ impl Hinted for Error {
         Some(hint.into())
     }
 }
+
+/// The team was stopped: the work must end now. The provider of the threads has the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamStopped;
 
 impl From<TeamStopped> for Error {
     fn from(_: TeamStopped) -> Self {

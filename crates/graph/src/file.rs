@@ -19,8 +19,9 @@ use crate::coded::PADDING;
 use crate::degrees::DegreeRuns;
 use crate::edges::SCALE_MAX_IN_CORE;
 use crate::error::Error;
+use crate::head::ROWS_ALIGNED;
 use crate::kronecker::Spec;
-use crate::layout::{COLUMNS_MAX, Layout, NO_LABEL, PlainLists, ROWS_ALIGNED};
+use crate::layout::{COLUMNS_MAX, Layout, NO_LABEL, PlainLists};
 use crate::team::{Chunks, PlainTeam, Team};
 
 /// Format version; files of other versions are rejected.

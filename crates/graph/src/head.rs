@@ -9,8 +9,10 @@ use machine::memory::MemoryError;
 use model::values::id_set::NodeId;
 
 use crate::arrays::{Array, ArrayPlacement};
-use crate::layout::ROWS_ALIGNED;
 
+/// Readers take sixteen rows of a column at a time, and chunks of 64 rows start in each column; rows are padded to a
+/// multiple of this.
+pub(crate) const ROWS_ALIGNED: usize = 64;
 /// Readers take whole vectors from the last row too, four bytes at a time.
 const PADDING: usize = 64;
 

@@ -16,7 +16,7 @@ use model::values::id_set::NodeId;
 use crate::arrays::Array;
 use crate::coded;
 use crate::error::Error;
-use crate::head::HeadColumns;
+use crate::head::{HeadColumns, ROWS_ALIGNED};
 use crate::index::Index;
 use crate::kronecker::Spec;
 use crate::label_blocks::LabelBlocks;
@@ -25,9 +25,6 @@ use crate::prefixes::Prefixes;
 
 /// Maximum number of head columns.
 pub const COLUMNS_MAX: u32 = 64;
-/// Readers take sixteen rows of a column at a time, and chunks of 64 rows start in each column; rows are padded to a
-/// multiple of this.
-pub(crate) const ROWS_ALIGNED: usize = 64;
 /// Labels are 32 bits wide; this value means that there is none.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
 
@@ -140,10 +137,35 @@ impl Layout {
         self.first_far as usize / 64..self.index.lists().div_ceil(64)
     }
 
+    /// Returns the start of each node's vertices, in words of the maps, and the end of the last. The first node gets
+    /// the lowest ranks, which have the longest lists. Each node's share of the head columns equals its share of the
+    /// threads.
+    pub(crate) fn borders(&self, nodes: &Nodes) -> Vec<usize> {
+        let words = self.words();
+        let below = |word: usize| -> u64 {
+            let rows = self.rows[..self.rows.len() - 1].iter();
+            rows.map(|rows| u64::from(*rows).min(64 * word as u64)).sum()
+        };
+        let all = below(words);
+        let border = |node: usize| {
+            let share = u128::from(all) * nodes.threads_before(node) as u128 / nodes.threads() as u128;
+            // The first word with at least this many entries before it.
+            let (mut low, mut high) = (0, words);
+            while low < high {
+                let middle = low.midpoint(high);
+                if u128::from(below(middle)) < share { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        let mut borders: Vec<usize> = (0..nodes.count()).map(border).collect();
+        borders.push(words);
+        borders
+    }
+
     /// Moves the head columns and the tail lists in DRAM to the memory nodes whose threads scan them first. Only for
     /// memory that is placed by first touch: it overrides any memory policy.
     pub fn settle(&self, nodes: &Nodes) -> Result<(), MemoryError> {
-        let borders = nodes.borders(self);
+        let borders = self.borders(nodes);
         for (words, node) in borders.windows(2).zip(nodes.ids()) {
             let below = |end: u32| (64 * words[0]).min(end as usize)..(64 * words[1]).min(end as usize);
             for (at, rows) in self.column_at.iter().zip(&self.rows[..self.rows.len() - 1]) {

@@ -7,7 +7,8 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use crate::team::{Team, TeamStopped, TeamWorker, collect};
+use crate::error::TeamStopped;
+use crate::team::{Team, TeamWorker, collect};
 
 /// A shard's connection to the others.
 pub trait Link {

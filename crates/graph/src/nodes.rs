@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use model::values::id_set::NodeId;
 
-use crate::layout::Layout;
 use crate::team::{self, Chunks};
 
 /// The memory nodes of a team's threads.
@@ -60,30 +59,9 @@ impl Nodes {
         team::share(of, before, all)
     }
 
-    /// Returns the start of each node's vertices, in words of the maps, and the end of the last. The first node gets
-    /// the lowest ranks, which have the longest lists. Each node's share of the head columns equals its share of the
-    /// threads.
-    pub(crate) fn borders(&self, layout: &Layout) -> Vec<usize> {
-        let words = layout.words();
-        let below = |word: usize| -> u64 {
-            let rows = layout.rows[..layout.rows.len() - 1].iter();
-            rows.map(|rows| u64::from(*rows).min(64 * word as u64)).sum()
-        };
-        let all = below(words);
-        let border = |node: usize| {
-            let threads = self.of.iter().filter(|of| **of < node).count() as u64;
-            let share = u128::from(all) * u128::from(threads) / self.of.len() as u128;
-            // The first word with at least this many entries before it.
-            let (mut low, mut high) = (0, words);
-            while low < high {
-                let middle = low.midpoint(high);
-                if u128::from(below(middle)) < share { low = middle + 1 } else { high = middle }
-            }
-            low
-        };
-        let mut borders: Vec<usize> = (0..self.ids.len()).map(border).collect();
-        borders.push(words);
-        borders
+    /// Returns the number of threads on the nodes before this one.
+    pub(crate) fn threads_before(&self, node: usize) -> usize {
+        self.of.iter().filter(|of| **of < node).count()
     }
 }
 

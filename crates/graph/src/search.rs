@@ -19,13 +19,13 @@ use model::values::id_set::NodeId;
 use crate::arrays::{Array, ArrayPlacement};
 use crate::bottom_up::{CHUNK_WORDS, Unmatched, pull, scan};
 use crate::direction::{Frontier, Tuning};
-use crate::error::Error;
+use crate::error::{Error, TeamStopped};
 use crate::lanes::{Isa, WIDTH};
 use crate::layout::Layout;
 use crate::level::{LevelCount, LevelState};
 use crate::nodes::{Nodes, Shares};
 use crate::tail_io::{IoCounts, PendingReads, ReadChunk, ReadFailure, TailReader};
-use crate::team::{Chunks, TeamStopped, TeamWorker};
+use crate::team::{Chunks, TeamWorker};
 use crate::top_down::{Visitor, expand, push};
 use output::Output;
 
@@ -109,7 +109,7 @@ impl<'l> Search<'l> {
     pub fn new(layout: &'l Layout, isa: Isa, nodes: Nodes, placement: &ArrayPlacement) -> Result<Self, Error> {
         let (ranks, words) = (layout.ranks as usize, layout.words());
         let (map, list) = (|| placement.array(words), || placement.array(ranks + WIDTH));
-        let (threads, borders) = (nodes.threads(), nodes.borders(layout));
+        let (threads, borders) = (nodes.threads(), layout.borders(&nodes));
         let copies = if nodes.count() > 1 { nodes.count() } else { 0 };
         let far = layout.far_words();
         let shares = |ranges: &[Range<usize>]| Shares::new(&borders, ranges, CHUNK_WORDS);

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::error::Error;
+use crate::error::{Error, TeamStopped};
 
 /// Threads that run the same work together.
 pub trait Team {
@@ -26,10 +26,6 @@ pub struct TeamWorker<'c> {
     pub of: usize,
     pub barrier: &'c dyn Fn() -> Result<(), TeamStopped>,
 }
-
-/// The team was stopped: the work must end now. The provider of the threads has the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TeamStopped;
 
 impl TeamWorker<'_> {
     pub fn barrier(&self) -> Result<(), TeamStopped> {

@@ -11,6 +11,7 @@
 
 pub mod executor;
 pub mod history;
+pub mod progress;
 mod race;
 pub mod real;
 pub mod run;

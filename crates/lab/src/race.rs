@@ -4,7 +4,7 @@ use model::analysis::place::RaceState;
 use store::StoreError;
 
 use crate::history::History;
-use crate::run::{Forecast, RunEnd, RunEvent};
+use crate::progress::{Forecast, RunEnd, RunEvent};
 use crate::runner::Runner;
 
 /// Runs the remaining blocks of a race.

@@ -11,7 +11,7 @@ use store::{Store, StoreError};
 
 use crate::executor::Executor;
 use crate::history::History;
-use crate::run::{Forecast, RunEvent};
+use crate::progress::{Forecast, RunEvent};
 
 /// The state of a run in progress.
 pub(crate) struct Runner<'a> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lab::executor::Executor;
-use lab::run::{RunEnd, RunEvent, run};
+use lab::progress::{RunEnd, RunEvent};
+use lab::run::run;
 use lab::sim::{Faults, SimExecutor};
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet};

@@ -73,3 +73,35 @@ pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
     // SAFETY: the kernel has just returned this descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
+
+const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
+const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
+/// Bits of `perf_event_attr`: disabled, inherit, `enable_on_exec`.
+const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
+/// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
+const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
+
+/// `perf_event_open(2)`: counts CPU migrations of all processes that this thread forks afterwards, from their exec on,
+/// including their threads and children, but not those of the calling thread. Read with [`read_counter`].
+pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
+    open_counter(TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
+}
+
+/// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. Fails with ENOENT if the hardware or the
+/// hypervisor has no counter, and with EACCES if `perf_event_paranoid` forbids it.
+pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
+    open_counter(TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
+}
+
+fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
+    open(&PerfEvent { kind, config, flags, ..PerfEvent::default() }, None)
+}
+
+/// Reads the count of a perf event.
+pub(crate) fn read_counter(counter: &OwnedFd) -> io::Result<u64> {
+    let mut value = [0_u8; 8];
+    match rustix::io::read(counter, &mut value)? {
+        8 => Ok(u64::from_ne_bytes(value)),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    }
+}

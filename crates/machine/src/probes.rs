@@ -11,7 +11,7 @@ use model::values::units::{Bytes, Nanos};
 
 use crate::proc::Proc;
 use crate::undo::{self, SettingsRoot};
-use crate::{cpu_times, expand_probes, interrupt, syscall, sysfs, tune};
+use crate::{cpu_times, expand_probes, interrupt, perf, sysfs, tune};
 
 /// Duration of the load measurement: fifty ticks of /proc/stat, so that one tick is 2 % of a CPU.
 const LOAD_INTERVAL: Duration = Duration::from_millis(500);
@@ -46,7 +46,7 @@ fn load() -> Result<Load, String> {
 }
 
 fn counters() -> Counters {
-    match syscall::open_cycle_counter() {
+    match perf::open_cycle_counter() {
         Ok(_) => Counters::Work,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             Counters::Forbidden(format!("perf_event_open: {error}"))

@@ -15,8 +15,6 @@ use libc::{c_int, c_long, c_uint, c_ulong, c_void};
 use model::hint::Hinted;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 
-use crate::perf;
-
 /// A failed system call: the operation and its object, errno, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {what}: {}", io::Error::from_raw_os_error(*errno))]
@@ -375,38 +373,6 @@ pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
     let written =
         checked(|| unsafe { libc::write(pipe.as_raw_fd(), message.as_ptr().cast(), message.len()) as c_long })?;
     if written as usize == message.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
-}
-
-const PERF_COUNT_HW_CPU_CYCLES: u64 = 0;
-const PERF_COUNT_SW_CPU_MIGRATIONS: u64 = 4;
-/// Bits of `perf_event_attr`: disabled, inherit, `enable_on_exec`.
-const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
-/// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
-const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
-
-/// `perf_event_open(2)`: counts CPU migrations of all processes that this thread forks afterwards, from their exec on,
-/// including their threads and children, but not those of the calling thread. Read with [`read_counter`].
-pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
-    open_counter(perf::TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
-}
-
-/// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. Fails with ENOENT if the hardware or the
-/// hypervisor has no counter, and with EACCES if `perf_event_paranoid` forbids it.
-pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
-    open_counter(perf::TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
-}
-
-fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
-    perf::open(&perf::PerfEvent { kind, config, flags, ..perf::PerfEvent::default() }, None)
-}
-
-/// Reads the count of a perf event.
-pub(crate) fn read_counter(counter: &OwnedFd) -> io::Result<u64> {
-    let mut value = [0_u8; 8];
-    match rustix::io::read(counter, &mut value)? {
-        8 => Ok(u64::from_ne_bytes(value)),
-        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
-    }
 }
 
 #[cfg(test)]

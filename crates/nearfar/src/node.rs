@@ -13,7 +13,7 @@ use fleet::{
     SAME_VERSION_HINT, StoreCopy, for_node,
 };
 use lab::history::History;
-use lab::run::forecast;
+use lab::progress::forecast;
 use store::{Store, StoreError};
 
 use crate::app::target_machine::current_exe;

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use lab::run::{Forecast, RunEvent};
+use lab::progress::{Forecast, RunEvent};
 use model::analysis::finding::metric_value;
 use model::analysis::place::{PlaceResult, RaceState};
 use model::values::record::{RunRecord, TrialRecord};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lab::run::{RunEnd, forecast};
+use lab::progress::{RunEnd, forecast};
 use model::analysis::compare::{ComparedRun, planned};
 use model::analysis::finding::RunFinding;
 use model::values::plan::Plan;

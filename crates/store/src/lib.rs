@@ -42,6 +42,7 @@ mod schema;
 mod server;
 pub mod shared;
 mod sql;
+mod sql_value;
 mod table;
 mod trial;
 mod watch;

@@ -10,7 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{LATEST, StoreErrorKind};
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Connection, Row};
+use crate::sql_value::Value;
 use crate::{Store, StoreError};
 
 /// Maximum number of candidates that [`StoreError::AmbiguousRun`] lists.

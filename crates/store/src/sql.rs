@@ -2,14 +2,12 @@
 //! query of this crate is written once, with `?1` for its values and only SQL that both databases accept. Must not
 //! depend on what the queries mean.
 
-use std::borrow::Cow;
-
-use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
-use rusqlite::{ToSql, TransactionBehavior};
+use rusqlite::TransactionBehavior;
 
 use crate::error::StoreErrorKind;
 #[cfg(feature = "postgres")]
-use crate::server::{self, PgConnection, PgValue};
+use crate::server::{self, PgConnection};
+use crate::sql_value::{Column, Value};
 
 /// An open database. Not `Sync`: used from one thread at a time.
 #[derive(Debug)]
@@ -19,28 +17,11 @@ pub(crate) enum Connection {
     Server(Box<PgConnection>),
 }
 
-/// A parameter of a query.
-#[derive(Clone, Debug)]
-pub(crate) enum Value<'a> {
-    /// NULL of type text.
-    Null,
-    Whole(i64),
-    Real(f64),
-    Text(Cow<'a, str>),
-}
-
 /// A row of a result, valid during the visit.
 pub(crate) enum Row<'a> {
     File(&'a rusqlite::Row<'a>),
     #[cfg(feature = "postgres")]
     Server(&'a postgres::Row),
-}
-
-/// A type that a column can be read as.
-pub(crate) trait Column: FromSql {
-    /// Converts a value of a server. `None` if it has another type.
-    #[cfg(feature = "postgres")]
-    fn from_value(cell: PgValue) -> Option<Self>;
 }
 
 /// An open transaction; rolled back unless it is committed.
@@ -235,93 +216,5 @@ impl Row<'_> {
             #[cfg(feature = "postgres")]
             Self::Server(row) => server::get(row, index),
         }
-    }
-}
-
-macro_rules! whole_column {
-    ($($number:ty),*) => {$(
-        impl Column for $number {
-            #[cfg(feature = "postgres")]
-            fn from_value(value: PgValue) -> Option<Self> {
-                if let PgValue::Whole(number) = value { number.try_into().ok() } else { None }
-            }
-        }
-    )*};
-}
-
-whole_column!(i64, u32);
-
-impl Column for bool {
-    #[cfg(feature = "postgres")]
-    fn from_value(value: PgValue) -> Option<Self> {
-        if let PgValue::Whole(number) = value { Some(number != 0) } else { None }
-    }
-}
-
-impl Column for f64 {
-    #[cfg(feature = "postgres")]
-    fn from_value(value: PgValue) -> Option<Self> {
-        if let PgValue::Real(number) = value { Some(number) } else { None }
-    }
-}
-
-impl Column for String {
-    #[cfg(feature = "postgres")]
-    fn from_value(value: PgValue) -> Option<Self> {
-        if let PgValue::Text(text) = value { Some(text) } else { None }
-    }
-}
-
-impl<T: Column> Column for Option<T> {
-    #[cfg(feature = "postgres")]
-    fn from_value(value: PgValue) -> Option<Self> {
-        if let PgValue::Null = value { Some(None) } else { T::from_value(value).map(Some) }
-    }
-}
-
-impl ToSql for Value<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Whole(number) => ValueRef::Integer(*number),
-            Self::Real(number) => ValueRef::Real(*number),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
-        }))
-    }
-}
-
-impl From<i64> for Value<'_> {
-    fn from(number: i64) -> Self {
-        Self::Whole(number)
-    }
-}
-
-impl From<u32> for Value<'_> {
-    fn from(number: u32) -> Self {
-        Self::Whole(number.into())
-    }
-}
-
-impl From<f64> for Value<'_> {
-    fn from(number: f64) -> Self {
-        Self::Real(number)
-    }
-}
-
-impl<'a> From<&'a str> for Value<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl From<String> for Value<'_> {
-    fn from(text: String) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
     }
 }

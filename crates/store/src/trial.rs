@@ -12,7 +12,8 @@ use model::values::workload::Parameters;
 
 use crate::error::StoreErrorKind;
 use crate::run::{find_id, from_word, json, parsed, whole, word};
-use crate::sql::{Connection, Row, Value};
+use crate::sql::{Connection, Row};
+use crate::sql_value::Value;
 use crate::{Store, StoreError};
 
 impl Store {

@@ -10,8 +10,8 @@
 use crate::direction::{Frontier, Tuning};
 use crate::distributed::build::Shard;
 use crate::distributed::directory::{bit, ones, ones_of, set};
+use crate::error::TeamStopped;
 use crate::link::{Exchange, Link, Reduce};
-use crate::team::TeamStopped;
 use crate::validate::NONE;
 
 /// Working memory for searches of one shard.

@@ -11,8 +11,8 @@ use crate::distributed::cut::ShardMap;
 use crate::distributed::directory::{PositionIndex, bit, set};
 use crate::edges::Tuples;
 use crate::error::Error;
+use crate::error::TeamStopped;
 use crate::link::{Exchange, Link, Reduce, reduce_results};
-use crate::team::TeamStopped;
 use crate::validate::{LEVELS_MAX, NONE, OUTSIDE, TreeError, TreeStats, check_edge};
 
 /// Checks trees against one shard's share of the edges.

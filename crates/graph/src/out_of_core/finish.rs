@@ -15,9 +15,9 @@ use crate::coded::PADDING;
 use crate::degrees::DegreeRuns;
 use crate::error::Error;
 use crate::file::{FileSection, HEADER_BYTES, Header, SECTIONS};
+use crate::head::ROWS_ALIGNED;
 use crate::index::Index;
 use crate::label_blocks::LabelBlocks;
-use crate::layout::ROWS_ALIGNED;
 use crate::storage::{PartKind, Storage};
 use crate::team::{Chunks, Team};
 

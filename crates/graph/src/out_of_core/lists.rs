@@ -16,13 +16,14 @@ use crate::arrays::{Array, ArrayPlacement};
 use crate::budget::COLUMNS_CHOSEN;
 use crate::coded;
 use crate::degrees::DegreeRuns;
-use crate::error::Error;
+use crate::error::{Error, TeamStopped};
 use crate::file;
 use crate::head::HeadWriter;
-use crate::layout::{Layout, ROWS_ALIGNED};
+use crate::head::ROWS_ALIGNED;
+use crate::layout::Layout;
 use crate::prefixes::PrefixCost;
 use crate::storage::{PartKind, Storage};
-use crate::team::{Chunks, Team, TeamStopped, TeamWorker};
+use crate::team::{Chunks, Team, TeamWorker};
 
 /// Offset at which the lengths of lists enter the checksum of the written data.
 pub(super) const LENGTHS_AT: u64 = 1 << 50;

@@ -5,9 +5,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 
+use crate::error::TeamStopped;
 use crate::level::{LevelCount, LevelState};
 use crate::tail_io::{OnRead, PendingReads};
-use crate::team::{TeamStopped, TeamWorker};
+use crate::team::TeamWorker;
 use crate::top_down::join;
 
 use super::Search;

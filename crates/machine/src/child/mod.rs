@@ -25,8 +25,9 @@ use model::values::units::{Bytes, Nanos};
 
 use crate::affinity;
 use crate::evidence::{Counters, TrialMonitor, WatchScope};
+use crate::perf;
 use crate::proc::Proc;
-use crate::syscall::{self, SyscallError};
+use crate::syscall::SyscallError;
 use crate::sysfs;
 use aside::Aside;
 use reap::ResourceUsage;
@@ -332,7 +333,7 @@ impl Counter {
         if migrations == Migrations::Sampled {
             return Self::NotAsked;
         }
-        match syscall::open_migration_counter() {
+        match perf::open_migration_counter() {
             Ok(counter) => Self::Open(counter),
             Err(error) => Self::Unavailable(format!("perf_event_open: {error}")),
         }
@@ -341,7 +342,7 @@ impl Counter {
     fn explain(self, evidence: &mut Evidence) {
         let count = match self {
             Self::NotAsked => return,
-            Self::Open(counter) => syscall::read_counter(&counter).map_err(|error| format!("perf event: {error}")),
+            Self::Open(counter) => perf::read_counter(&counter).map_err(|error| format!("perf event: {error}")),
             Self::Unavailable(why) => Err(why),
         };
         match count {

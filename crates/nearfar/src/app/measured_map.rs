@@ -1,7 +1,7 @@
 //! Measures the map of a machine.
 
 use lab::history::History;
-use lab::run::forecast;
+use lab::progress::forecast;
 use model::placements::measured_map::{self, MapOptions};
 use model::values::plan::Plan;
 

@@ -1,7 +1,7 @@
 //! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring
 //! commands share.
 
-use lab::run::RunEnd;
+use lab::progress::RunEnd;
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::plan::Plan;
 use model::values::record::RunRecord;

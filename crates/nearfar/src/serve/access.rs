@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use sha2::{Digest, Sha256};
 
 use super::request::{Method, RequestHead};
-use super::response::{HttpResponse, HttpStatus};
+use super::response::HttpResponse;
+use super::status::HttpStatus;
 
 /// The token and the host names of the server.
 pub struct Guard {

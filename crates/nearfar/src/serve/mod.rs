@@ -11,6 +11,7 @@ mod pages;
 mod request;
 mod response;
 mod route;
+mod status;
 
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -27,7 +28,8 @@ use access::{AccessDecision, Guard};
 use events::EventHub;
 use pages::{PageCache, PageReply};
 use request::{HeadError, Method, RequestHead};
-use response::{HttpResponse, HttpStatus};
+use response::HttpResponse;
+use status::HttpStatus;
 
 /// Maximum number of connections: a few browsers open tens of them. Each has a thread, which mostly waits.
 const CONNECTIONS_MAX: usize = 128;

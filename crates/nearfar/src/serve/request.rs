@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::response::HttpStatus;
+use super::status::HttpStatus;
 
 /// Maximum length of a head; those of browsers have one or two KiB.
 pub const BYTES_MAX: usize = 16 << 10;

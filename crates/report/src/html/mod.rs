@@ -1,6 +1,7 @@
 //! A report as one HTML file: it loads nothing, does not depend on the time or place of its creation, and reads the
 //! same without its script. All HTML of the workspace is generated here and in `templates`.
 
+mod figure;
 mod http_pages;
 mod load;
 mod plot;

@@ -12,6 +12,7 @@ use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
 use model::values::trial::{Grade, Role, TrialId};
 
+use super::figure::FigurePart;
 use super::load::{self, loads};
 use super::plot::{Strip, figure};
 use super::race::RacePart;
@@ -79,13 +80,6 @@ pub(crate) struct RunPart {
     pub(crate) fingerprint: String,
     pub(crate) command: String,
     pub(crate) steps: Vec<(&'static str, String)>,
-}
-
-/// A figure with its caption and its data as a table.
-pub(crate) struct FigurePart {
-    pub(crate) svg: String,
-    pub(crate) caption: String,
-    pub(crate) table: HtmlTable,
 }
 
 impl RunPart {

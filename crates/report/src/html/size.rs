@@ -6,7 +6,7 @@ use askama::Template;
 use model::analysis::size::{SizeAnswer, SizePoint};
 use model::values::units::Bytes;
 
-use super::run::FigurePart;
+use super::figure::FigurePart;
 use super::table::HtmlTable;
 use crate::axis::Axis;
 use crate::frame::{Frame, through};

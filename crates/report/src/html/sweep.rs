@@ -4,7 +4,7 @@
 use askama::Template;
 use model::analysis::curves::{Curve, CurvePoint, CurveSet};
 
-use super::run::FigurePart;
+use super::figure::FigurePart;
 use super::table::HtmlTable;
 use crate::axis::{Axis, direction_label};
 use crate::frame::{Frame, through};

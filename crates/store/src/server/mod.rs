@@ -17,7 +17,7 @@ use postgres::{Client, Config, Statement};
 use crate::StoreError;
 use crate::address::Address;
 use crate::error::StoreErrorKind;
-use crate::sql::{Column, Value};
+use crate::sql_value::{Column, PgValue, Value};
 
 /// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -48,14 +48,6 @@ impl std::fmt::Debug for PgConnection {
 
 /// An open transaction; rolled back on drop unless committed.
 pub(crate) struct Transaction<'a>(Option<&'a PgConnection>);
-
-pub(crate) enum PgValue {
-    Null,
-    /// An integer, or a boolean as 0 or 1.
-    Whole(i64),
-    Real(f64),
-    Text(String),
-}
 
 impl PgConnection {
     pub(crate) fn connect(address: &Address) -> Result<Self, StoreErrorKind> {

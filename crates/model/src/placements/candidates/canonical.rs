@@ -1,30 +1,8 @@
 //! Canonical forms: two placements have the same form exactly if exchanging equivalent parts of the machine turns one
 //! into the other (tree isomorphism after Aho, Hopcroft and Ullman). Must not depend on the meaning of labels.
 
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::BuildHasherDefault;
-
-use super::distances::{DistanceUnit, Symmetry};
-use super::tree::Tree;
+use super::tree::{DistanceUnit, Symmetry, Tree};
 use crate::values::id_set::{CpuId, NodeId};
-
-/// Assigns equal numbers to equal keys. The hasher is not seeded, so numbers are deterministic.
-#[derive(Default)]
-pub(super) struct Interner {
-    numbers: HashMap<Vec<u32>, u32, BuildHasherDefault<DefaultHasher>>,
-}
-
-impl Interner {
-    pub fn intern(&mut self, key: &[u32]) -> u32 {
-        if let Some(number) = self.numbers.get(key) {
-            return *number;
-        }
-        let number = self.numbers.len() as u32;
-        self.numbers.insert(key.to_vec(), number);
-        number
-    }
-}
 
 /// Canonical form; equal for equivalent labellings.
 pub(super) type CanonicalForm = Vec<u32>;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::canonical::{Canonicalizer, Labels};
 use super::count::{Count, Number, Polynomial, multisets, product, stretched, sum};
-use super::distances::{DistanceUnit, Symmetry, cycles};
-use super::tree::{Tree, TreeLevel};
+use super::distances::cycles;
+use super::tree::{DistanceUnit, Symmetry, Tree, TreeLevel};
 use crate::values::id_set::CpuId;
 
 /// Numbers of classes, by number of CPUs.

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::canonical::Interner;
-use super::tree::{Nodes, Tree, TreeLevel, TreeNodeDraft, memory_in_order, speed_levels};
+use super::interner::Interner;
+use super::quantise::speed_levels;
+use super::tree::{DistanceUnit, Nodes, Symmetry, Tree, TreeLevel, TreeNodeDraft, memory_in_order};
 use crate::values::id_set::NodeId;
 use crate::values::topology::{Distances, Topology};
 
@@ -13,43 +14,6 @@ use crate::values::topology::{Distances, Topology};
 const ORDERS_MAX: usize = 4096;
 /// Maximum number of steps of the search for symmetries.
 const STEPS_MAX: usize = 400_000;
-
-/// Which parts of equal shape can be exchanged.
-pub(super) enum Symmetry {
-    All,
-    /// Parts inside a unit, and units by the listed permutations.
-    Listed {
-        units: Vec<DistanceUnit>,
-        /// Permutations: `order[i]` is the unit that replaces unit i. The first is the identity.
-        orders: Vec<Vec<usize>>,
-        /// Whether a part is above the units, by part.
-        split: Vec<bool>,
-        /// Whether there were too many permutations to list.
-        too_many: bool,
-    },
-}
-
-/// A part of the machine whose inner symmetries keep all distances. Units are disjoint and together the whole machine.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum DistanceUnit {
-    /// A part with everything below it.
-    Part(usize),
-    /// One memory node of a part that is not a unit.
-    Memory(usize),
-    /// The CPU of a part that is not a unit.
-    Cpu(usize),
-}
-
-impl Symmetry {
-    pub fn is_all(&self) -> bool {
-        matches!(self, Self::All)
-    }
-
-    /// Whether the children of this part cannot be exchanged freely.
-    pub fn is_split(&self, part: usize) -> bool {
-        matches!(self, Self::Listed { split, .. } if split[part])
-    }
-}
 
 /// Returns a number for everything known about each ordered pair of nodes. Equal numbers mean equal properties.
 pub(super) fn relation(topology: &Topology, nodes: &[NodeId], interner: &mut Interner) -> Vec<Vec<u32>> {

@@ -2,9 +2,8 @@
 
 use super::classes::{self, Classes};
 use super::count::Count;
-use super::distances::Symmetry;
 use super::search_space::ResolvedSearchSpace;
-use super::tree::{Tree, TreeLevel};
+use super::tree::{Symmetry, Tree, TreeLevel};
 use super::{SearchSpace, Step, Threads};
 use crate::placements::placement::cores::CoreIndex;
 use crate::placements::placement::route::RULES;

@@ -8,6 +8,7 @@ mod count;
 mod distances;
 mod explain;
 mod family;
+mod interner;
 mod interrupts;
 mod memory;
 mod names;
@@ -19,6 +20,7 @@ pub(crate) mod quantise;
 mod search_space;
 mod server_bindings;
 mod tree;
+mod tree_build;
 
 pub use count::Count;
 pub use neighbours::neighbours;

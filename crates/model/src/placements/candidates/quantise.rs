@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::values::topology::Topology;
+
 /// Values that differ by less have one level: firmware reserves some memory of the first node, and speeds are measured
 /// with noise.
 const SAME_LEVEL_PERCENT: u64 = 110;
@@ -20,4 +22,16 @@ pub(crate) fn quantise(mut values: Vec<u64>) -> BTreeMap<u64, u32> {
         last = Some(value);
     }
     levels
+}
+
+/// Returns attribute values as (attribute, level of value). With raw numbers, every CPU would differ from all others.
+pub(super) fn speed_levels(topology: &Topology) -> BTreeMap<(&str, u64), (u32, u32)> {
+    let mut values: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    topology.memory_attributes.iter().for_each(|stated| values.entry(&stated.attr).or_default().push(stated.value));
+    let named = values.into_iter().enumerate();
+    named
+        .flat_map(|(attribute, (name, values))| {
+            quantise(values).into_iter().map(move |(value, level)| ((name, value), (attribute as u32, level)))
+        })
+        .collect()
 }

@@ -9,7 +9,7 @@ use super::heat::caption;
 use crate::axis::Axis;
 use crate::frame::Frame;
 use crate::grid::{Grid, GridCell};
-use crate::html::run::FigurePart;
+use crate::html::figure::FigurePart;
 use crate::html::table::HtmlTable;
 use crate::number::{percent_interval, signed_percent};
 use crate::style::{clean, shortened};

@@ -7,7 +7,7 @@ mod timeline;
 
 use model::analysis::survey::{MachineClass, OutlierSide, Survey};
 
-use super::run::FigurePart;
+use super::figure::FigurePart;
 use super::table::HtmlTable;
 use super::unbroken;
 use crate::claim_text::ClaimText;

@@ -4,8 +4,7 @@
 use model::placements::measured_map::{CacheLevel, LatencyPoint};
 use model::values::id_set::CpuId;
 
-use super::loaded::tick;
-use super::svg::WIDTH;
+use super::sheet::{WIDTH, tick};
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
 use crate::number::significant;

@@ -5,7 +5,7 @@ use model::placements::measured_map::LoadedPoint;
 use model::values::id_set::{CpuSet, NodeId};
 
 use super::load_description;
-use super::svg::{WIDTH, caption};
+use super::sheet::{WIDTH, caption, shortened, tick};
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
 use crate::number::significant;
@@ -77,12 +77,6 @@ fn load_of(point: &LoadedPoint) -> f64 {
     point.load.as_ref().map_or(0.0, |load| load.median / 1e3)
 }
 
-/// The label of a tick without trailing zeros.
-pub(super) fn tick(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 fn line(picture: &mut Svg, plot: &Frame, number: usize, own: &[&LoadedPoint]) {
     let place = |point: &&LoadedPoint| (plot.x(load_of(point)), plot.y(point.latency.median));
     let places: Vec<(f64, f64)> = own.iter().map(place).collect();
@@ -107,7 +101,7 @@ fn legend(picture: &mut Svg, curves: &[(&CpuSet, NodeId)], top: f64) -> f64 {
         let (x, y) = (LEFT + ENTRY.0 * (number % across) as f64, top + ENTRY.1 * ((number / across) as f64 + 0.5));
         let path = format!("M{} {}h24", pixels(x), pixels(y));
         picture.lines.push(SvgPath { class: format!("curve l{}", number % 3), path });
-        let whose = super::svg::shortened(&format!("cpus {cpus}, node {node}"));
+        let whose = shortened(&format!("cpus {cpus}, node {node}"));
         let words = if curves.len() > 1 { format!("{}: {whose}", mark(number)) } else { whose };
         picture.label("q", x + 30.0, y + 4.0, &words);
     }

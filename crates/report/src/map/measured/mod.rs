@@ -4,6 +4,7 @@ mod csv;
 mod curve;
 mod json;
 mod loaded;
+mod sheet;
 mod svg;
 mod text;
 

@@ -4,22 +4,18 @@
 use askama::Template as _;
 use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
 
+use super::sheet::{CELLS_WIDTH, LEFT, WIDTH, caption, shortened};
 use super::{curve, loaded};
 use crate::number::significant;
-use crate::style;
 use crate::svg::{Svg, SvgRect, pixels};
 
-const LEFT: f64 = 150.0;
 const HEADING: f64 = 24.0;
 const COLUMN_LABELS: f64 = 18.0;
 const ROW_HEIGHT: f64 = 24.0;
 const COLUMN_WIDTH: f64 = 64.0;
-/// Maximum width of all cells; with more columns, cells become narrower.
-const CELLS_WIDTH: f64 = 720.0;
 /// Narrower cells do not fit their value, which is then shown on hovering only.
 const NUMBER_WIDTH: f64 = 40.0;
 const GAP: f64 = 22.0;
-pub(super) const WIDTH: f64 = LEFT + CELLS_WIDTH + 10.0;
 /// Opacity of the minimum; a colourless cell would look unmeasured.
 const OPACITY: (f64, f64) = (0.1, 0.95);
 /// The opacity from which text in the background colour is more readable than in the foreground colour.
@@ -160,20 +156,6 @@ impl Svg {
 
 fn column_width(matrix: &Matrix<'_>) -> f64 {
     COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64)
-}
-
-/// Shortens a list of CPUs to the space next to the cells; the table has the full list.
-pub(super) fn shortened(name: &str) -> String {
-    const CHARACTERS: usize = 24;
-    style::shortened(name, CHARACTERS)
-}
-
-pub(super) fn caption(words: &str, value: Option<&MeasuredValue>) -> String {
-    let Some(value) = value else { return format!("{words}: not measured") };
-    let low_high = value.ci_low.zip(value.ci_high);
-    let interval =
-        low_high.map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(low), significant(high)));
-    format!("{words}: {} {}{interval}", significant(value.median), value.unit)
 }
 
 fn heat(value: f64, low: f64, high: f64) -> f64 {

@@ -25,6 +25,7 @@ mod parameters;
 mod preadv2;
 mod psync;
 mod queue;
+mod read_back;
 mod ring;
 mod safety;
 mod sync;
@@ -83,7 +84,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     for task in &tasks {
         task.target.unchanged()?;
         if let Some(written) = &task.written {
-            verify::read_back(task.seed, job, &task.options, &task.target, written)?;
+            read_back::read_back(task.seed, job, &task.options, &task.target, written)?;
         }
     }
     let mut output = KernelOutput { thread_seats: team.seats, ..KernelOutput::default() };

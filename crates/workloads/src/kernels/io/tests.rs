@@ -361,7 +361,7 @@ fn lost_write_is_detected_on_read_back() {
     let target = IoTarget::open(1, &options).unwrap();
     let task = IoPlan::new(options, target, 1).unwrap();
     let written = task.written.as_ref().unwrap();
-    let read_back = || verify::read_back(task.seed, &job(&[]), &task.options, &task.target, written);
+    let read_back = || read_back::read_back(task.seed, &job(&[]), &task.options, &task.target, written);
     with_work(&task, |work| {
         let transfer = psync::transfer(work.file);
         sync::run(work, transfer)

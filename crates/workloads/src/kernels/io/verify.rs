@@ -1,15 +1,10 @@
 //! Sealed blocks: each contains its offset, its length, the seed of its writer and a checksum. Detects lost, torn,
 //! corrupt and misplaced data. Does NOT detect a lost write if the same trial had written the same block before.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::options::Options;
-use super::target::IoTarget;
-use super::{advice, data};
-use crate::job::{Failure, TrialContext};
-use crate::kernels::arena::Arena;
+use super::data;
+use crate::job::Failure;
 
 /// Marks a block that nearfar wrote.
 const MAGIC: u64 = u64::from_le_bytes(*b"nearfar\0");
@@ -20,9 +15,6 @@ const AT_OFFSET: usize = 2;
 const AT_LENGTH: usize = 3;
 const AT_SEED: usize = 4;
 const AT_SUM: usize = 5;
-
-/// Bytes read back per request, unless a block is larger.
-const CHUNK: usize = 1 << 20;
 
 /// Upper limit of the bitmap with one bit per block: 4 GiB.
 const BLOCKS_MAX: u64 = 1 << 35;
@@ -80,7 +72,7 @@ fn checksum(words: &[u64]) -> u64 {
 /// A bitmap of the written blocks.
 pub(super) struct WrittenBlocks {
     bits: Vec<AtomicU64>,
-    block: u64,
+    pub(super) block: u64,
 }
 
 impl WrittenBlocks {
@@ -105,7 +97,7 @@ impl WrittenBlocks {
     }
 
     /// Returns the first written block from `index` on and the length of its run, at most `most`.
-    fn run_from(&self, mut index: u64, most: u64) -> Option<(u64, u64)> {
+    pub(super) fn run_from(&self, mut index: u64, most: u64) -> Option<(u64, u64)> {
         let end = self.bits.len() as u64 * 64;
         while index < end && !self.has(index) {
             // Words without set bits are skipped as a whole.
@@ -115,41 +107,6 @@ impl WrittenBlocks {
         let length = (index..end).take(most as usize).take_while(|index| self.has(*index)).count() as u64;
         (length > 0).then_some((index, length))
     }
-}
-
-/// Reads back every block that was written with this seed, from the device if possible, and verifies it.
-pub(super) fn read_back(
-    seed: u64,
-    job: &TrialContext,
-    options: &Options,
-    target: &IoTarget,
-    written: &WrittenBlocks,
-) -> Result<(), Failure> {
-    let file = target.handle()?;
-    forget_cached(&file)?;
-    let per_chunk = (CHUNK / options.block).max(1) as u64;
-    let mut arena = Arena::small(job, per_chunk as usize * options.block)?;
-    let mut next = 0;
-    while let Some((first, count)) = written.run_from(next, per_chunk) {
-        let (offset, bytes) = (first * written.block, (count * written.block) as usize);
-        let chunk = &mut arena.as_bytes()[..bytes];
-        file.read_exact_at(chunk, offset)
-            .map_err(|error| Failure::Failed(format!("cannot read back the block at {offset}: {error}")))?;
-        for index in 0..count {
-            let from = (index * written.block) as usize / 8;
-            let words = &mut arena.as_u64()[from..from + options.block / 8];
-            verify_block(words, Some(seed), offset + index * written.block)?;
-        }
-        next = first + count;
-    }
-    Ok(())
-}
-
-/// Flushes the file to the device and drops it from the page cache, so that reads come from the device.
-fn forget_cached(file: &File) -> Result<(), Failure> {
-    file.sync_all().map_err(|error| Failure::Failed(format!("cannot flush the file before reading back: {error}")))?;
-    advice::drop_pages(file);
-    Ok(())
 }
 
 #[cfg(test)]
