@@ -15,6 +15,8 @@ pub enum NodeErrorKind {
     Unsupported,
     /// The host does not respond, or stopped responding. A retry may succeed.
     Away,
+    /// The request ran in a batch job that ended before the response. A retry runs outside of it.
+    JobEnded,
     NotPermitted,
     /// nearfar is missing on the node.
     NotInstalled,
@@ -43,6 +45,11 @@ impl NodeError {
     /// Creates an error without a hint. The text may come from the node, so control characters are removed.
     pub fn new(kind: NodeErrorKind, what: impl fmt::Display) -> Self {
         Self { kind, what: plain(&what.to_string()), hint: None }
+    }
+
+    /// Whether the same request may succeed later.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self.kind, NodeErrorKind::Away | NodeErrorKind::JobEnded)
     }
 
     #[must_use]

@@ -13,6 +13,9 @@ use crate::{JobName, NODES_MAX, NodeName};
 /// Prefix of the names of nearfar's batch jobs.
 const PREFIX: &str = "nearfar-";
 
+/// Messages of srun about a step whose batch job ended before or while it ran.
+const JOB_ENDED: [&str; 3] = [": Terminated", "already completing or completed", "Job has expired"];
+
 #[derive(Clone, Debug)]
 pub struct Slurm {
     /// `None` for the default partition.
@@ -82,6 +85,9 @@ impl Launcher for Slurm {
             return Some(
                 NodeError::new(NodeErrorKind::Away, line).with_hint("another job has the node; squeue lists jobs"),
             );
+        }
+        if JOB_ENDED.iter().any(|text| has(text)) {
+            return Some(NodeError::new(NodeErrorKind::JobEnded, line).with_hint("run the command again"));
         }
         let by_srun = exit.stderr.lines().any(|line| line.starts_with("srun: ") && !line.contains(": Exited with"));
         (exit.status.code().is_none() || by_srun).then(|| NodeError::new(NodeErrorKind::Away, line))

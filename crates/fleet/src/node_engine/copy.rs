@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{CONCURRENT_LOGINS, NodeEngine, unexpected_response};
+use super::{CONCURRENT_LOGINS, NodeEngine, unexpected_response, with_retry};
 use crate::error::PerNode;
 use crate::parallel::map_bounded;
 use crate::{JobName, NodeError, NodeErrorKind, NodeName, RequestBody, ResponseBody};
@@ -35,25 +35,25 @@ impl NodeCopies<'_> {
     }
 
     fn fetch_node(&self, node: &NodeName, dir: &Path) -> Result<Vec<JobCopy>, NodeError> {
-        let jobs = match &self.jobs[..] {
+        let jobs: Vec<JobName> = match &self.jobs[..] {
             [] => self.engine.status_of(node, &[])?.into_iter().map(|status| status.job).collect(),
             jobs => jobs.to_vec(),
         };
         std::fs::create_dir_all(dir).map_err(|error| write_error(dir, &error))?;
-        jobs.into_iter().map(|job| self.fetch_job(node, job, dir)).collect()
+        jobs.iter().map(|job| with_retry(|| self.fetch_job(node, job, dir))).collect()
     }
 
-    fn fetch_job(&self, node: &NodeName, job: JobName, dir: &Path) -> Result<JobCopy, NodeError> {
+    fn fetch_job(&self, node: &NodeName, job: &JobName, dir: &Path) -> Result<JobCopy, NodeError> {
         let (mut session, response) = self.engine.send(node, RequestBody::Copy(job.clone()))?;
         let ResponseBody::Copy(copied) = response else { return Err(unexpected_response()) };
         if copied.bytes == 0 {
-            return Ok(JobCopy { job, file: None });
+            return Ok(JobCopy { job: job.clone(), file: None });
         }
         let path = dir.join(job.as_str());
         let mut file = File::create(&path).map_err(|error| write_error(&path, &error))?;
         session.copy(copied.bytes, &mut file)?;
         file.flush().map_err(|error| write_error(&path, &error))?;
-        Ok(JobCopy { job, file: Some(path) })
+        Ok(JobCopy { job: job.clone(), file: Some(path) })
     }
 }
 

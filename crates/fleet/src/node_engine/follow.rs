@@ -74,7 +74,7 @@ impl Follower<'_> {
         let mut last_seen = None;
         loop {
             match self.try_follow(&mut last_seen) {
-                Err(error) if error.kind == NodeErrorKind::Away && self.can_retry(last_seen) => {
+                Err(error) if error.may_pass() && self.can_retry(last_seen) => {
                     self.report(NodeEvent::Away(error));
                     std::thread::sleep(RETRY_INTERVAL);
                 }
@@ -104,7 +104,14 @@ impl Follower<'_> {
             let state = queue.queue_state(self.node, job)?;
             *last_seen = Some(Instant::now());
             let status = match state {
-                QueueState::Running => self.request(RequestBody::Follow(job.clone()), last_seen)?,
+                QueueState::Running => match self.request(RequestBody::Follow(job.clone()), last_seen) {
+                    // It leaves the queue; then its final status is requested.
+                    Err(error) if error.kind == NodeErrorKind::JobEnded => {
+                        std::thread::sleep(RETRY_INTERVAL);
+                        continue;
+                    }
+                    result => result?,
+                },
                 QueueState::Waiting(reason) => JobStatus::bare(job, JobState::Waiting, reason),
                 QueueState::Absent if self.submitted.replace(true) => {
                     return self.request(RequestBody::Status(vec![job.clone()]), last_seen);

@@ -43,7 +43,15 @@ impl NodeEngine {
     }
 
     fn status_of(&self, node: &NodeName, jobs: &[JobName]) -> Result<Vec<JobStatus>, NodeError> {
-        statuses(self.send(node, RequestBody::Status(jobs.to_vec()))?.1)
+        with_retry(|| statuses(self.send(node, RequestBody::Status(jobs.to_vec()))?.1))
+    }
+}
+
+/// Repeats a request once if it ran in a batch job that ended meanwhile. Must not be used for requests with an effect.
+fn with_retry<T>(request: impl Fn() -> Result<T, NodeError>) -> Result<T, NodeError> {
+    match request() {
+        Err(error) if error.kind == NodeErrorKind::JobEnded => request(),
+        result => result,
     }
 }
 

@@ -7,6 +7,9 @@ use super::*;
 use crate::engine::{Engine, FleetJob, Reply};
 use crate::{ChildExit, JobSpec, JobState, Response, StoreCopy};
 
+/// Exit status of a request whose batch job ended.
+const JOB_ENDED: i32 = 9;
+
 /// Runs a script with the name of the node as argument and the request in `$request`.
 struct Script(String);
 
@@ -17,8 +20,8 @@ impl Launcher for Script {
         command
     }
 
-    fn explain(&self, _: &ChildExit) -> Option<NodeError> {
-        None
+    fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
+        (exit.status.code() == Some(JOB_ENDED)).then(|| NodeError::new(NodeErrorKind::JobEnded, "the job ended"))
     }
 
     fn program(&self) -> &'static str {
@@ -70,4 +73,23 @@ fn results_of_all_jobs_are_copied_to_one_directory_per_node() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         assert_eq!(jobs, [JobCopy { job: status().job, file: Some(file) }]);
     }
+}
+
+#[test]
+fn request_in_a_job_that_ended_is_repeated_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (statuses, copy) =
+        (line(ResponseBody::Statuses(vec![status()])), line(ResponseBody::Copy(StoreCopy { bytes: 2 })));
+    // The copy of node a is interrupted once, that of node b always.
+    let first = dir.path().join("first").display().to_string();
+    let engine = engine(format!(
+        "case $1:$request in *look*) echo '{statuses}';; \
+         a:*) echo '{copy}'; if mkdir {first}; then printf x; exit {JOB_ENDED}; fi; echo $1;; \
+         *) echo '{copy}'; exit {JOB_ENDED};; esac"
+    ));
+    let Ok(Reply::Nodes(copies)) = engine.collect(&[]) else { panic!("the engine connects to its nodes") };
+    let copied = copies.fetch(&dir.path().join("out"));
+    let file = copied[0].1.as_ref().unwrap()[0].file.clone().unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "a\n");
+    assert_eq!(copied[1].1.as_ref().unwrap_err().kind, NodeErrorKind::JobEnded);
 }

@@ -70,9 +70,11 @@ fn status_of(error: &NodeError) -> CliStatus {
         NodeErrorKind::Unknown | NodeErrorKind::Unsupported => CliStatus::Usage,
         NodeErrorKind::NotPermitted => CliStatus::NotPermitted,
         NodeErrorKind::NotInstalled => CliStatus::Skipped,
-        NodeErrorKind::Away | NodeErrorKind::OtherVersion | NodeErrorKind::Refused | NodeErrorKind::Engine => {
-            CliStatus::Failure
-        }
+        NodeErrorKind::Away
+        | NodeErrorKind::JobEnded
+        | NodeErrorKind::OtherVersion
+        | NodeErrorKind::Refused
+        | NodeErrorKind::Engine => CliStatus::Failure,
     }
 }
 
