@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -17,8 +17,10 @@ const DIED: i32 = 125;
 const BOOTS_MAX: u32 = 3;
 /// The library that the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
-/// Two guests at once would emulate sixteen CPUs on few.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// CPUs of this machine per guest. Tests of a guest depend on its timing, and its emulator uses one to two CPUs.
+const CPUS_PER_GUEST: usize = 2;
+/// Number of guests that run.
+static GUESTS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 
 /// A machine to boot, and a job for it.
 #[derive(Default)]
@@ -27,12 +29,15 @@ pub struct Boot<'a> {
     pub flags: &'a [&'a str],
     /// Shell lines, after `steps.sh`.
     pub job: &'a str,
-    /// Destination of the guest's results file.
+    /// Destination of the guest's results file, if it is needed after the boot.
     pub store: Option<&'a Path>,
 }
 
-/// The steps of a job, by name.
-pub struct JobOutput(BTreeMap<String, Step>);
+/// The steps of a job, by name, and the trials of those that measured.
+pub struct JobOutput {
+    steps: BTreeMap<String, Step>,
+    trials: BTreeMap<String, Vec<Value>>,
+}
 
 pub struct Step {
     pub status: i32,
@@ -44,8 +49,11 @@ pub struct Step {
 /// # Errors
 /// The requirement that this machine lacks.
 pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _permit = Permit::wait();
     let meddle = meddle()?;
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let own_store = directory.path().join("results.db");
+    let store = boot.store.unwrap_or(&own_store);
     let mut command = Command::new(Path::new(ROOT).join("scripts/guest"));
     // The default build loads fewer libraries, which the emulator would have to relocate for each start.
     let program = std::env::var("NEARFAR_DEFAULT_BUILD").unwrap_or_else(|_| env!("CARGO_BIN_EXE_nearfar").into());
@@ -62,21 +70,61 @@ pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
     if Path::new(LIBCRYPTO).is_file() {
         command.arg("--files").arg(format!("{LIBCRYPTO}:{LIBCRYPTO}"));
     }
-    if let Some(store) = boot.store {
-        command.arg("--keep-store").arg(store);
-    }
+    command.arg("--keep-store").arg(store);
     command.arg(format!("{}\n{}\nexit 0", include_str!("steps.sh"), boot.job));
     for _ in 0..BOOTS_MAX {
         let output = command.output().map_err(|error| format!("scripts/guest: {error}"))?;
         let stderr = String::from_utf8_lossy(&output.stderr);
         match output.status.code() {
-            Some(0) => return Ok(steps(&output.stdout, &stderr)),
+            Some(0) => {
+                let steps = steps(&output.stdout, &stderr);
+                let trials = trials(&steps, store);
+                return Ok(JobOutput { steps, trials });
+            }
             Some(MISSING) => return Err(stderr.lines().collect::<Vec<_>>().join("; ")),
             Some(DIED) => println!("the guest crashed, booting again: {}", crash_message(&stderr)),
             _ => panic!("scripts/guest: {}: {stderr}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
         }
     }
     Err(format!("the guest crashed {BOOTS_MAX} times"))
+}
+
+/// Permission to run a guest; returned on drop.
+struct Permit;
+
+impl Permit {
+    fn wait() -> Self {
+        let most = std::thread::available_parallelism().map_or(1, |cpus| (cpus.get() / CPUS_PER_GUEST).max(1));
+        let (running, changed) = &GUESTS;
+        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = changed.wait_while(running, |running| *running == most);
+        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let (running, changed) = &GUESTS;
+        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        changed.notify_one();
+    }
+}
+
+/// Returns the trials of each step that printed a run, from the guest's results file. Programs start faster here than
+/// in the emulator.
+fn trials(steps: &BTreeMap<String, Step>, store: &Path) -> BTreeMap<String, Vec<Value>> {
+    let of_step = |(name, step): (&String, &Step)| {
+        let printed: Value = serde_json::from_slice(&step.stdout).ok()?;
+        let run = printed["run"]["id"].as_str()?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.arg("--store").arg(store).args(["show", run, "--trials", "--format", "json"]);
+        let shown = command.output().expect("the program starts");
+        let shown: Value = serde_json::from_slice(&shown.stdout)
+            .unwrap_or_else(|error| panic!("{name}: {error}: {}", String::from_utf8_lossy(&shown.stderr)));
+        Some((name.clone(), shown["trials"].as_array().expect("a list of trials").clone()))
+    };
+    steps.iter().filter_map(of_step).collect()
 }
 
 /// Returns the line in which the guest's kernel reports its crash.
@@ -106,7 +154,7 @@ fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Splits the output at the frames of `steps.sh`: a line `@@ NAME STATUS BYTES`, followed by that number of bytes.
-fn steps(mut output: &[u8], stderr: &str) -> JobOutput {
+fn steps(mut output: &[u8], stderr: &str) -> BTreeMap<String, Step> {
     let mut steps = BTreeMap::new();
     while !output.is_empty() {
         let end = output.iter().position(|byte| *byte == b'\n').unwrap_or(output.len());
@@ -119,17 +167,17 @@ fn steps(mut output: &[u8], stderr: &str) -> JobOutput {
         steps.insert(name.to_string(), Step { status, stdout: stdout.to_vec() });
         output = rest;
     }
-    JobOutput(steps)
+    steps
 }
 
 impl JobOutput {
     /// Returns a step; panics if the job has none of this name.
     pub fn step(&self, name: &str) -> &Step {
-        self.0.get(name).unwrap_or_else(|| panic!("no step {name}, only {:?}", self.0.keys()))
+        self.steps.get(name).unwrap_or_else(|| panic!("no step {name}, only {:?}", self.steps.keys()))
     }
 
     pub fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.steps.contains_key(name)
     }
 
     /// Returns the stdout of a step.
@@ -139,15 +187,14 @@ impl JobOutput {
 
     /// Returns the stdout of a step as JSON; panics if its exit status is not one of `statuses`.
     pub fn json(&self, name: &str, statuses: &[i32]) -> Value {
-        let (step, stderr) = (self.step(name), self.0.get(&format!("{name}.stderr")));
+        let (step, stderr) = (self.step(name), self.steps.get(&format!("{name}.stderr")));
         let stderr = stderr.map(|stderr| String::from_utf8_lossy(&stderr.stdout).into_owned()).unwrap_or_default();
         assert!(statuses.contains(&step.status), "{name} ended with {}: {stderr}{}", step.status, self.text(name));
         serde_json::from_slice(&step.stdout).unwrap_or_else(|error| panic!("{name}: {error}: {stderr}"))
     }
 
-    /// Returns the trials of a step in the order of the run.
-    pub fn trials(&self, name: &str) -> Vec<Value> {
-        let shown = self.json(&format!("{name}.trials"), &[0]);
-        shown["trials"].as_array().expect("a list of trials").clone()
+    /// Returns the trials of a step in the order of the run; panics if it printed no run.
+    pub fn trials(&self, name: &str) -> &[Value] {
+        self.trials.get(name).unwrap_or_else(|| panic!("{name} printed no run: {}", self.text(name)))
     }
 }

@@ -9,20 +9,25 @@ kernel no-sockets --set cipher=aes-128-cbc
 modprobe algif_skcipher
 kernel no-aead --set cipher=aes-128-gcm --set message=block
 for module in algif_aead ctr gcm ghash_generic chacha_generic poly1305_generic chacha20poly1305; do modprobe $module; done
-for cipher in aes-128-cbc aes-192-cbc aes-256-cbc aes-128-ctr aes-192-ctr aes-256-ctr aes-128-gcm aes-192-gcm aes-256-gcm chacha20-poly1305; do
-    for direction in encrypt decrypt; do
-        kernel "$cipher-$direction" --set cipher=$cipher --set direction=$direction --set message=block
-    done
-done
-for cipher in aes-128-cbc aes-256-ctr; do
-    kernel "$cipher-stream" --set cipher=$cipher --set block=64KiB
-    kernel "$cipher-stream-back" --set cipher=$cipher --set block=16 --set direction=decrypt
-done
+# Runs each cell once; --smoke would run them twice.
+experiment() { # NAME WORKLOADS IN TOML...
+    name=$1; shift
+    { printf 'name = "%s"\nquestion = "?"\n[repeat]\nwarmup = 0\nmin = 1\nmax = 1\n' "$name"; printf '%s\n' "$@"; } >/tmp/experiment.toml
+    step "$name" nearfar --quiet run /tmp/experiment.toml --format json
+}
+ciphers() { # LABEL PARAMETERS IN TOML
+    printf '[[workload]]\nname = "crypto"\nlabel = "%s"\nthreads = [1]\nset = { engine = "kernel", time = "50ms", %s }\n' "$1" "$2"
+}
+all='["aes-128-cbc", "aes-192-cbc", "aes-256-cbc", "aes-128-ctr", "aes-192-ctr", "aes-256-ctr", "aes-128-gcm", "aes-192-gcm",
+    "aes-256-gcm", "chacha20-poly1305"]'
+continued='["aes-128-cbc", "aes-256-ctr"]'
+experiment ciphers "$(ciphers blocks "message = \"block\", direction = [\"encrypt\", \"decrypt\"], cipher = $all")"
+experiment streams "$(ciphers encrypt "cipher = $continued, block = \"64KiB\"")" \
+    "$(ciphers decrypt "cipher = $continued, block = \"16\", direction = \"decrypt\"")"
 # With this driver loaded, the generic one is no longer the default.
 modprobe aesni_intel
-for cipher in aes-256-cbc aes-128-gcm chacha20-poly1305; do
-    kernel "$cipher-software" --set cipher=$cipher --set message=block --set instructions=software
-done
+generic='["aes-256-cbc", "aes-128-gcm", "chacha20-poly1305"]'
+experiment software "$(ciphers blocks "message = \"block\", instructions = \"software\", cipher = $generic")"
 step drivers cat /proc/crypto
 measured pinned crypto --smoke --runs 1 --threads 2 --placement '-C 0,5 -m 1' --set engine=kernel
 step library ls /lib/x86_64-linux-gnu/libcrypto.so.3

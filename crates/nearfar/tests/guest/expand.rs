@@ -56,7 +56,7 @@ fn trials_with_a_dram_budget_are_valid() {
     let Some(job) = job_output("trials_with_a_dram_budget_are_valid") else { return };
     let trials = job.trials("budget");
     assert_eq!(trials.len(), 2, "{trials:#?}");
-    for trial in &trials {
+    for trial in trials {
         assert_verified(trial);
         let far = &trial["evidence"]["budget"];
         assert_eq!(far["dram"], 16 << 20, "{trial:#}");

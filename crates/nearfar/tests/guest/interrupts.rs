@@ -70,7 +70,7 @@ fn interrupts_arrive_on_the_cpus_of_the_placement() {
         ("one-core+irq:other-node", "4-7", &[4, 5, 6, 7]),
         ("-C 4 irq:5", "5", &[5]),
     ] {
-        let of_it = of(&trials, placement);
+        let of_it = of(trials, placement);
         assert_eq!(of_it.len(), 2, "{placement}: no trial was repeated: {of_it:#?}");
         for trial in of_it {
             assert_verified(trial);
@@ -78,11 +78,11 @@ fn interrupts_arrive_on_the_cpus_of_the_placement() {
             assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == asked), "{trial:#}");
         }
     }
-    for trial in of(&trials, "one-core") {
+    for trial in of(trials, "one-core") {
         assert!(seen(trial).iter().all(|one| one["affinity_at_start"] == "0-7"), "unchanged: {trial:#}");
         assert!(!arrived(trial).is_empty(), "observed nevertheless: {trial:#}");
     }
-    for trial in of(&trials, "one-core+irq:spread") {
+    for trial in of(trials, "one-core+irq:spread") {
         let asked: Vec<&str> = seen(trial).iter().take(4).filter_map(|one| one["affinity_at_end"].as_str()).collect();
         assert_eq!(asked, ["0", "2", "4", "6"], "{trial:#}");
     }
@@ -147,7 +147,7 @@ fn race_includes_interrupt_placements() {
     assert_eq!(answer["candidates"], 7, "{answer:#}");
     let trials = job.trials("race");
     for (placement, asked) in [("one-core+irq:same-core", "0"), ("one-core+irq:other-node", "4-7")] {
-        let first = of(&trials, placement)[0];
+        let first = of(trials, placement)[0];
         assert!(first["verdict"] != "invalid", "{first:#}");
         assert!(seen(first).iter().all(|one| one["affinity_at_end"] == asked), "{first:#}");
         assert!(!arrived(first).is_empty(), "{first:#}");
@@ -164,7 +164,7 @@ fn interrupts_experiment_completes() {
     assert_eq!(run["skipped"], json!([]), "{run:#}");
     let trials = job.trials("experiment");
     assert_eq!(trials.len(), 32, "{run:#}");
-    for trial in of(&trials, "one-core+irq:other-node") {
+    for trial in of(trials, "one-core+irq:other-node") {
         assert_verified(trial);
         assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == "4-7"), "{trial:#}");
     }

@@ -40,8 +40,6 @@ step back masks
 
 step race nearfar --quiet place --device sda --only one-core --max-trials 40 --budget 60s --format json -- \
     dd if=/dev/sda of=/dev/null bs=16k count=200 iflag=direct
-step race.trials nearfar --quiet show --trials --format json
 
 step experiment nearfar --quiet run interrupts --device sda --smoke --format json
-step experiment.trials nearfar --quiet show --trials --format json
 step end masks

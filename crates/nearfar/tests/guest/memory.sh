@@ -15,7 +15,7 @@ echo $(($(cat "$group/memory.peak") - (8 << 20))) >"$group/memory.max"
 streams tight
 echo max >"$group/memory.max"
 
-sweeps() { in_group "$1" command --runs 1 -C 0 -m 0 -- held sweep 32 2000; }
+sweeps() { in_group "$1" command --runs 1 -C 0 -m 0 -- held sweep 32 5000; }
 sweeps unsqueezed
 squeeze() { wait_for pidof held >/dev/null && usleep 500000 && echo $(($(cat "$group/memory.current") - (16 << 20))) >"$group/memory.max"; }
 squeeze &
@@ -23,21 +23,23 @@ sweeps squeezed
 wait
 swapoff /dev/swap
 
-# Small pages fill a node quickly, and the kernel reserves little of it.
+# Small pages fill a node completely, and the kernel reserves little of it.
 echo never >/sys/kernel/mm/transparent_hugepage/enabled
 echo 4096 >/proc/sys/vm/min_free_kbytes
 node_1_free_kib() { sed -n 's/^Node 1 MemFree: *\([0-9]*\) kB/\1/p' /sys/devices/system/node/node1/meminfo; }
 holds() { # NAME: with every policy that prefers or requires node 1; long enough to be observed
-    measured "$1-preferred" command --runs 1 --placement '-C 4 -p 1' -- meddle hold 24 1500
-    measured "$1-local" command --runs 1 --placement '-C 4 -l' -- meddle hold 24 1500
+    measured "$1-preferred" command --runs 1 --placement '-C 4 -p 1' -- meddle hold 24 3000
+    measured "$1-local" command --runs 1 --placement '-C 4 -l' -- meddle hold 24 3000
     measured "$1-bound" command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 100
 }
 holds room
-meddle rebind 1 $(($(node_1_free_kib) / 1024 - 10)) 600000 &
+# Most of the node becomes reserved huge pages, which need not be written.
+echo $(($(node_1_free_kib) / 2048 - 24)) >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages
+meddle rebind 1 $(($(node_1_free_kib) / 1024 - 6)) 600000 &
 hog=$!
 # The OOM killer must not choose the process that fills the node.
 echo -1000 >/proc/$hog/oom_score_adj
-is_full() { [ "$(node_1_free_kib)" -lt 15000 ]; }
+is_full() { [ "$(node_1_free_kib)" -lt 18000 ]; }
 step full wait_for is_full
 holds full
 kill $hog

@@ -9,11 +9,9 @@ step() { # NAME COMMAND...
     frame "$name" $status /tmp/stdout
     frame "$name.stderr" $status /tmp/stderr
 }
-# Measures, and prints the trials.
 measured() { # NAME ARGUMENTS OF nearfar measure...
     name=$1; shift
     step "$name" nearfar --quiet measure --format json "$@"
-    step "$name.trials" nearfar --quiet show --trials --format json
 }
 wait_for() { # COMMAND...: polls until the command succeeds, at most 30 s
     for _ in $(seq 600); do "$@" && return 0; usleep 50000; done

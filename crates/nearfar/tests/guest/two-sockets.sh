@@ -15,14 +15,13 @@ echo "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status) $(sed -n 's/^[0-9
 WHERE
 chmod +x /bin/where
 run_lines() {
-    for placement in compact one-core memory-local memory-remote interleave node:1 '-C 0 -m 2' compact+node:2 '-C 3,5 -p 1' '-C 2 -l' \
-        kernel+interleave; do
-        nearfar placements --placement "$placement" -- where |
-            sed -n 's/^      \(\(taskset\|numactl\|hwloc-bind\) .*\)/\1/p' >/tmp/lines
-        while read -r line; do
-            if [ -x "/bin/${line%% *}" ]; then echo "$placement|$line|$(sh -c "$line" 2>&1)"; fi
-        done </tmp/lines
-    done
+    nearfar placements --placement compact --placement one-core --placement memory-local --placement memory-remote \
+        --placement interleave --placement node:1 --placement '-C 0 -m 2' --placement compact+node:2 --placement '-C 3,5 -p 1' \
+        --placement '-C 2 -l' --placement kernel+interleave -- where |
+        awk '/^[^ ]/ { placement = $0 } /^      (taskset|numactl|hwloc-bind) / { sub(/^ +/, ""); print placement "|" $0 }' >/tmp/lines
+    while IFS='|' read -r placement line; do
+        if [ -x "/bin/${line%% *}" ]; then echo "$placement|$line|$(sh -c "$line" 2>&1)"; fi
+    done </tmp/lines
 }
 step lines run_lines
 
@@ -55,4 +54,3 @@ wait
 JOB
 chmod +x /bin/job
 step race nearfar --quiet place --budget 25s --max-trials 70 -C 0,4 --format json -- job '{threads}'
-step race.trials nearfar --quiet show --trials --format json

@@ -69,7 +69,7 @@ fn placements_are_verified_by_page_locations() {
     let Some(job) = job_output("placements_are_verified_by_page_locations") else { return };
     let trials = job.trials("placements");
     let check = |placement: &str, cpus: &str, policy: &str, promised: &[u32]| {
-        let of_it = of(&trials, placement);
+        let of_it = of(trials, placement);
         assert_eq!(of_it.len(), 2, "{placement}: no trial was repeated: {of_it:#?}");
         for trial in of_it {
             assert_verified(trial);
@@ -84,18 +84,18 @@ fn placements_are_verified_by_page_locations() {
     check("interleave", "0,2", "interleave:0-1", &[0, 1]);
     check("node:1", "4,6", "bind:1", &[1]);
     check("-C 0 -m 2", "0", "bind:2", &[2]);
-    of(&trials, "interleave").into_iter().for_each(assert_even);
+    of(trials, "interleave").into_iter().for_each(assert_even);
     let skipped = &job.json("placements", &[0])["skipped"];
     assert_eq!(skipped[0]["placement"], "weighted-interleave", "{skipped:#}");
     assert!(skipped[0]["why"].as_str().is_some_and(|reason| reason.contains("6.9")), "{skipped:#}");
 
     let trials = job.trials("chase");
     for (placement, promised) in [("-C 0,4 -i 0-2", &[0, 1, 2][..]), ("-C 5 -m 0", &[0]), ("compact+node:2", &[2])] {
-        let trial = of(&trials, placement)[0];
+        let trial = of(trials, placement)[0];
         assert_verified(trial);
         assert_eq!(nodes(trial), promised, "{trial:#}");
     }
-    assert_even(of(&trials, "-C 0,4 -i 0-2")[0]);
+    assert_even(of(trials, "-C 0,4 -i 0-2")[0]);
 }
 
 /// Each node has the columns that its thread scans first; node 0 also has the lists of the hubs, so most of the graph.
@@ -163,11 +163,12 @@ fn violations_of_the_placement_make_trials_invalid() {
         assert_eq!(job.trials(name).len(), 3, "repeated in its block");
     }
     for trial in job.trials("strays") {
-        assert_invalid(&trial, "had the affinity 4-5, but was pinned to 0");
-        assert_invalid(&trial, "it ran on CPUs ");
+        // An early observation may still contain CPU 0.
+        assert_invalid(trial, "4-5, but was pinned to 0");
+        assert_invalid(trial, "it ran on CPUs ");
     }
     for trial in job.trials("rebinds") {
-        assert_invalid(&trial, "% of its pages were on nodes 1, requested 0");
+        assert_invalid(trial, "% of its pages were on nodes 1, requested 0");
     }
     // Only the first attempt was moved. The interval between reads of numa_maps grows with their duration, so on a busy
     // host there may be none after the move.
@@ -196,7 +197,7 @@ fn race_over_memory_nodes_ends_with_a_ranking() {
     }
     let trials = job.trials("race");
     assert!(trials.len() > standings.len(), "{} trials of {} candidates", trials.len(), standings.len());
-    for trial in &trials {
+    for trial in trials {
         assert_verified(trial);
         if let Some(node) = trial["memory"].as_str().and_then(|memory| memory.strip_prefix("bind ")) {
             let node: u32 = node.parse().expect("one node");

@@ -20,7 +20,7 @@ fn weighted_interleave_places_pages_by_weight() {
     let name = "weighted_interleave_places_pages_by_weight";
     let Some(job) = job_output(name) else { return };
     let trials = job.trials("weighted");
-    let weighted = of(&trials, "weighted-interleave");
+    let weighted = of(trials, "weighted-interleave");
     if weighted.is_empty() {
         return println!("skipped: {name}: {} has no weighted interleaving (Linux 6.9)", job.text("kernel").trim());
     }
@@ -38,7 +38,7 @@ fn cpu_unplugged_between_trials_is_reported() {
     let Some(job) = job_output("cpu_unplugged_between_trials_is_reported") else { return };
     let json = job.json("between", &[0]);
     let trials = job.trials("between");
-    let (gone, stays) = (of(&trials, "-C 3"), of(&trials, "-C 2"));
+    let (gone, stays) = (of(trials, "-C 3"), of(trials, "-C 2"));
     assert_eq!(stays.len(), 6, "the other cell continues: {json:#}");
     stays.into_iter().for_each(assert_verified);
     assert_verified(gone[0]);

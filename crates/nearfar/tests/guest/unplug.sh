@@ -9,7 +9,6 @@ measuring=$!
 wait_for lines_in /tmp/turns 4
 plug 0
 wait "$measuring"; frame between $? /tmp/between
-step between.trials nearfar --quiet show --trials --format json
 step map nearfar map --format json
 plug 1
 
@@ -34,4 +33,3 @@ JOB
 chmod +x /bin/job
 (wait_for lines_in /tmp/raced 4; plug 0) &
 step race nearfar --quiet place --budget 20s --max-trials 50 --cpus-max 1 -C 3,6 --threads 1 --format json -- job
-step race.trials nearfar --quiet show --trials --format json
