@@ -51,18 +51,20 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
 
 /// The answer of a run: the best placement, the DRAM that a program needs, or the measured cells.
 enum Answer {
-    Race(PlaceResult),
-    Size(SizeAnswer),
+    Race(Box<PlaceResult>),
+    Size(Box<SizeAnswer>),
     Cells,
 }
 
 impl Answer {
     fn of(record: &RunRecord, trials: &[TrialRecord], finding: &RunFinding) -> Self {
         if let Some(answer) = PlaceResult::of(record, trials) {
-            return Self::Race(answer);
+            return Self::Race(Box::new(answer));
         }
         let compared = planned(&[ComparedRun { record, finding }], &record.plan);
-        compared.and_then(|comparison| SizeAnswer::of(&record.plan, &comparison)).map_or(Self::Cells, Self::Size)
+        compared
+            .and_then(|comparison| SizeAnswer::of(&record.plan, &comparison))
+            .map_or(Self::Cells, |answer| Self::Size(Box::new(answer)))
     }
 }
 

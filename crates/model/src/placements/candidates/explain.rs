@@ -234,7 +234,7 @@ pub(super) fn steps(
         )));
     }
     if counts.policies > 0 {
-        steps.push(note(format!("and {} sets of CPUs that only named policies use", counts.policies)));
+        steps.push(note(format!("sets of CPUs that only named policies use: {}", counts.policies)));
     }
     if !space.second {
         let text = "of the family: one or all children at each level, with the kernel's memory policy or interleaved";
