@@ -14,6 +14,8 @@
   let paused = false;
   let stale = false;
   let fetching = false;
+  let ended = false;
+  const mayChange = () => ended || !paused;
 
   const nameOf = (fold, index) => `${fold.closest("section")?.id ?? ""} ${index} ${fold.querySelector("summary")?.textContent.replace(/\d+/g, "")}`;
   const folds = (root) => [...root.querySelectorAll("details")].map((fold, index) => [nameOf(fold, index), fold]);
@@ -52,8 +54,11 @@
       do {
         stale = false;
         const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-        if (answer.ok) renew(await answer.text());
-      } while (stale && !paused);
+        const text = await answer.text();
+        // The reader may have paused since the request.
+        if (!mayChange()) { stale = true; return; }
+        if (answer.ok) renew(text);
+      } while (stale && mayChange());
     } catch {
       stale = true; // The event stream reopens when the server is available again.
     } finally {
@@ -65,8 +70,9 @@
   source.addEventListener("change", (event) => {
     const news = JSON.parse(event.data);
     standing.textContent = news.standing;
-    if (paused && !news.ended) stale = true;
-    else follow();
+    ended = news.ended;
+    if (mayChange()) follow();
+    else stale = true;
     if (news.ended) {
       source.close();
       pause.remove();
