@@ -48,7 +48,7 @@ pub struct ExpansionLimits {
     /// How pages are chosen for eviction and prefetch.
     pub engine: PagingMode,
     /// Directory of the swap file.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     pub far: Bytes,
     /// Whether the file is overwritten at the end.
     pub shred: bool,
@@ -63,7 +63,7 @@ impl ExpansionLimits {
         Self {
             dram,
             engine: PagingMode::Steered,
-            folder: "/var/tmp".into(),
+            directory: "/var/tmp".into(),
             far: Bytes((dram.0 * FAR_TIMES_DRAM).max(FAR_MIN)),
             shred: false,
             allow_unencrypted: false,
@@ -116,7 +116,7 @@ impl Expansion {
         check(budget, site)?;
         let page = crate::page_bytes();
         let far = Bytes(budget.far.0 / page * page);
-        let place = FarLocation::parse(&budget.folder.to_string_lossy())?;
+        let place = FarLocation::parse(&budget.directory.to_string_lossy())?;
         let file = FarFile::new(&place, far.0 as usize, Access::Mapped)?.into_file();
         swap::format(&file, far.0, page)
             .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
@@ -252,9 +252,9 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
             not_permitted: true,
         });
     }
-    swap_check::check(&budget.folder)?;
-    if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.folder) {
-        let dir = budget.folder.display();
+    swap_check::check(&budget.directory)?;
+    if !budget.allow_unencrypted && swap_check::would_leave_encryption(&site.root, &budget.directory) {
+        let dir = budget.directory.display();
         return Err(Unavailable::new(format!(
             "far memory in '{dir}' would be unencrypted, but all swap of this machine is encrypted"
         ))

@@ -77,7 +77,7 @@ fn trial(parameters: &[(&str, &str)]) -> Trial {
 
 fn run_until(trial: &Trial, stop: &Arc<AtomicBool>) -> Option<TrialOutcome> {
     let site = SettingsRoot { root: "/".into(), state: "/var/lib/nearfar".into() };
-    let far = FarConfig { folder: "/var/tmp".into(), site };
+    let far = FarConfig { directory: "/var/tmp".into(), site };
     RealExecutor::new("/no/such/worker".into(), stop.clone(), trial.time_limit, None, far).run(0, trial)
 }
 

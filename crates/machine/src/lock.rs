@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 200;
 const DEAD_HOLDER_MAX: Duration = Duration::from_secs(1);
 
 /// Directories for locks that every user may take; the first that exists is used.
-const FOLDERS: [&str; 2] = ["/run/lock", "/tmp"];
+const DIRECTORIES: [&str; 2] = ["/run/lock", "/tmp"];
 
 /// The lock, released when dropped.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ impl MachineLock {
     pub fn acquire(state: Option<&Path>) -> Result<Self, LockError> {
         let path = path(state);
         let of_path = |error| LockError::Io(path.clone(), error);
-        if let Some(folder) = state {
-            std::fs::create_dir_all(folder).map_err(of_path)?;
+        if let Some(directory) = state {
+            std::fs::create_dir_all(directory).map_err(of_path)?;
         }
         let mut file = open(&path).map_err(of_path)?;
         lock(&mut file).map_err(|error| match error {
@@ -52,8 +52,8 @@ impl MachineLock {
 }
 
 fn path(state: Option<&Path>) -> PathBuf {
-    let shared = || FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir()).unwrap_or(Path::new("/tmp"));
-    state.map_or_else(|| shared().join("nearfar.lock"), |folder| folder.join("lock"))
+    let shared = || DIRECTORIES.iter().map(Path::new).find(|directory| directory.is_dir()).unwrap_or(Path::new("/tmp"));
+    state.map_or_else(|| shared().join("nearfar.lock"), |directory| directory.join("lock"))
 }
 
 /// Opens the file, or creates it for all users. `O_CREAT` is not used on an existing file: in a directory for all

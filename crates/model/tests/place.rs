@@ -54,7 +54,7 @@ fn request() -> PlaceRequest {
         name: "app".into(),
         given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
         objective: Objective::WallTime,
-        wish: SearchSpace { threads: Threads::Fixed(4), ..SearchSpace::default() },
+        space: SearchSpace { threads: Threads::Fixed(4), ..SearchSpace::default() },
         rules: RaceRules { indifference: 0.01, strict: false, max_trials: None },
         budget: HOUR,
         time_limit: Nanos(100 * SECOND.0),

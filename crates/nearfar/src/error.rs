@@ -13,7 +13,7 @@ use model::hint::Hinted;
 use store::StoreError;
 use store::export::ExportError;
 use store::import::ImportError;
-use store::parquet_dir::FolderError;
+use store::parquet_dir::ParquetDirError;
 use workloads::Failure;
 
 /// Exit statuses other than 0; documented in docs/reference/exit-status.md.
@@ -92,7 +92,7 @@ messages! {
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
-    hinted: fleet::NodeError, StoreError, FolderError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
+    hinted: fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
         ExperimentError, Unavailable, graph::Error,
 }
 

@@ -46,7 +46,7 @@ impl FarFile {
     /// find the disk full. It has no name (`O_TMPFILE`), or on file systems without that feature is unlinked directly
     /// after its creation, so a killed process leaves nothing.
     pub fn new(place: &FarLocation, bytes: usize, access: Access) -> Result<Self, FarError> {
-        let dir = place.folder();
+        let dir = place.directory();
         place.check()?;
         let what = |verb: &str| format!("{verb} a far file in {}", dir.display());
         let flags = if access == Access::Direct { libc::O_DIRECT } else { 0 };

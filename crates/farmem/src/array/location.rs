@@ -76,7 +76,7 @@ impl FarLocation {
         Err(FarError::NoDir { tried: tried.join("; ") })
     }
 
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.dir
     }
 

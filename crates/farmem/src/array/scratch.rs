@@ -32,8 +32,8 @@ impl ScratchFile {
     /// If the directory does not exist, is not writable or is in memory.
     pub fn unnamed(place: &FarLocation, direct: bool) -> Result<Self, FarError> {
         place.check()?;
-        let what = || format!("create a scratch file in {}", place.folder().display());
-        let file = past_cache(direct, |flags| unnamed(place.folder(), flags));
+        let what = || format!("create a scratch file in {}", place.directory().display());
+        let file = past_cache(direct, |flags| unnamed(place.directory(), flags));
         file.map(Self).map_err(|error| refused_open(what(), &error))
     }
 

@@ -71,7 +71,7 @@ pub(super) fn scratch_dir() -> Option<(tempfile::TempDir, FarLocation)> {
             return None;
         }
     };
-    let dir = tempfile::tempdir_in(place.folder()).expect("the directory for far files is writable");
+    let dir = tempfile::tempdir_in(place.directory()).expect("the directory for far files is writable");
     let place = FarLocation::parse(dir.path().to_str().expect("a UTF-8 path")).expect("the directory exists");
     Some((dir, place))
 }

@@ -65,7 +65,7 @@ impl Tiles {
         if settings.budget.0 < (SLOTS_MIN * tile) as u64 {
             return Err(FarError::Budget { asked: settings.budget, least: Bytes((SLOTS_MIN * tile) as u64) });
         }
-        let too_many = || FarError::NoSpace { dir: place.folder().into(), asked: Bytes(u64::MAX), free: None };
+        let too_many = || FarError::NoSpace { dir: place.directory().into(), asked: Bytes(u64::MAX), free: None };
         let bytes =
             usize::try_from(settings.tiles).ok().and_then(|count| count.checked_mul(tile)).ok_or_else(too_many)?;
         let file = Arc::new(FarFile::new(place, bytes, Access::Direct)?);

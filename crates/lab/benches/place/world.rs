@@ -51,8 +51,8 @@ pub struct World {
 impl World {
     /// Creates the candidates of a machine for this program, which runs `threads` threads unless it does not scale.
     pub fn new(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<Self, String> {
-        let wished = if program == Program::Few { Threads::Searched } else { Threads::Fixed(threads) };
-        let all = candidates(topology, &SearchSpace { threads: wished, ..SearchSpace::default() })?;
+        let searched = if program == Program::Few { Threads::Searched } else { Threads::Fixed(threads) };
+        let all = candidates(topology, &SearchSpace { threads: searched, ..SearchSpace::default() })?;
         let ground = Ground::new(topology);
         let base = all.placements.iter().map(|placement| {
             if placement.is_pinned() || placement.memory != MemoryPolicy::Kernel {

@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug)]
 pub struct FarConfig {
     /// The directory of the swap file.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Root directory of settings and their undo journal.
     pub site: SettingsRoot,
 }
@@ -36,7 +36,7 @@ pub struct FarConfig {
 /// Sets up an expansion. Call it on the thread that will start the program.
 pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, Arc<File>), TrialStatus> {
     let engine = if budget.steered { PagingMode::Steered } else { PagingMode::Plain };
-    let budget = ExpansionLimits { engine, folder: far.folder.clone(), ..ExpansionLimits::of(budget.dram) };
+    let budget = ExpansionLimits { engine, directory: far.directory.clone(), ..ExpansionLimits::of(budget.dram) };
     let expansion = Expansion::start(&budget, &far.site.own()).map_err(|error| status(&error))?;
     let entrance = expansion.cgroup_procs().map_err(|error| status(&error))?;
     Ok((expansion, Arc::new(entrance)))
@@ -64,7 +64,7 @@ pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
 pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
     let unbounded = ExpansionLimits {
         engine: PagingMode::Plain,
-        folder: far.folder.clone(),
+        directory: far.directory.clone(),
         far: PROBE_FAR,
         ..ExpansionLimits::of(ALL)
     };

@@ -301,10 +301,10 @@ fn signal_and_status_are_distinguished() {
 
 #[test]
 fn unusable_program_returns_an_error_with_a_hint() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str, mode| {
         use std::os::unix::fs::PermissionsExt;
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         path.to_str().unwrap().to_owned()
@@ -317,11 +317,11 @@ fn unusable_program_returns_an_error_with_a_hint() {
         (file("local", "#!/bin/sh\n", 0o755) + "/x", "Not a directory", ""),
         (file("orphan", "#!/no/such/interpreter\n", 0o755), "no such program", "interpreter"),
         (file("plain", "#!/bin/sh\n", 0o644), "permission denied", "chmod +x"),
-        (folder.path().to_str().unwrap().to_owned(), "permission denied", "directory"),
+        (directory.path().to_str().unwrap().to_owned(), "permission denied", "directory"),
     ];
     for (program, what, hint) in cases {
         let mut launch = launch(&[&program]);
-        launch.directory = Some(folder.path().into());
+        launch.directory = Some(directory.path().into());
         let error = run(&launch).unwrap_err();
         assert!(error.to_string().contains(what) && error.to_string().contains(&program), "{program}: {error}");
         assert!(error.hint().unwrap_or_default().contains(hint), "{program}: {:?}", error.hint());
@@ -332,14 +332,14 @@ fn unusable_program_returns_an_error_with_a_hint() {
 #[test]
 fn missing_cpus_nodes_and_directories_return_errors() {
     let mut nowhere = sh("true");
-    nowhere.directory = Some("/no/such/folder".into());
+    nowhere.directory = Some("/no/such/directory".into());
     let mut unseated = sh("true");
     unseated.cpus = CpuSet::parse_list("8191").unwrap();
     let mut beyond = sh("true");
     beyond.cpus = CpuSet::parse_list("60000").unwrap();
     let mut homeless = sh("true");
     homeless.memory = MemoryPolicy::Bind(NodeSet::parse_list("1023").unwrap());
-    let cases = [(nowhere, "/no/such/folder"), (unseated, "CPU 8191"), (beyond, "60000"), (homeless, "'bind 1023'")];
+    let cases = [(nowhere, "/no/such/directory"), (unseated, "CPU 8191"), (beyond, "60000"), (homeless, "'bind 1023'")];
     for (launch, named) in cases {
         let error = run(&launch).unwrap_err();
         assert!(matches!(error, LaunchError::Refused(_)), "{error:?}");
@@ -360,8 +360,8 @@ fn parent_to_be_killed() {
 
 #[test]
 fn child_dies_with_its_parent() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = folder.path().join("fifo");
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut parent = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::tests::parent_to_be_killed"])

@@ -10,7 +10,7 @@ use model::values::comparison::Comparison;
 use model::values::plan::{By, Plan};
 use model::values::record::{ImportedTable, RunId, RunRecord};
 use store::Store;
-use store::parquet_dir::{FolderError, ParquetDir};
+use store::parquet_dir::{ParquetDir, ParquetDirError};
 
 use crate::error::{CliError, CliStatus};
 
@@ -166,10 +166,10 @@ fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, C
     Ok(records)
 }
 
-fn failure(error: FolderError) -> CliError {
+fn failure(error: ParquetDirError) -> CliError {
     let status = match error {
-        FolderError::NoProgram { .. } => CliStatus::Skipped,
-        FolderError::Failed { .. } | FolderError::Unreadable { .. } => CliStatus::Failure,
+        ParquetDirError::NoProgram { .. } => CliStatus::Skipped,
+        ParquetDirError::Failed { .. } | ParquetDirError::Unreadable { .. } => CliStatus::Failure,
         _ => CliStatus::Usage,
     };
     CliError::with(status, error)

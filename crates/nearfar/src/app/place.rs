@@ -80,13 +80,13 @@ impl PlaceContext {
         let mut place = request.place.clone();
         let target = TargetMachine::read(&request.session.machine)?;
         let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
-        place.wish.measured.clone_from(&catalogue.classes);
-        check_movable(&catalogue.topology, &place.wish.devices).map_err(|none| match none {
+        place.space.measured.clone_from(&catalogue.classes);
+        check_movable(&catalogue.topology, &place.space.devices).map_err(|none| match none {
             PlacementError::Invalid(reason) => CliError::usage(reason),
             PlacementError::Unavailable(reason) => CliError::with(CliStatus::Skipped, reason),
         })?;
         let mut plan = place.plan(&catalogue.topology, &command_spec()).map_err(|error| {
-            let policies = place.wish.only.iter().chain(&place.wish.exclude);
+            let policies = place.space.only.iter().chain(&place.space.exclude);
             CliError::usage(error).maybe_hint(policy_hint(policies).as_deref())
         })?;
         plan.command = catalogue.argv_with_map(&request.session.argv);

@@ -118,8 +118,8 @@ impl TargetMachine {
 /// Returns the configuration of far memory: `NEARFAR_FAR`, else a directory on a disk. Without a disk, each trial that
 /// needs far memory fails.
 pub fn far_site() -> FarConfig {
-    let folder = FarLocation::found().map_or_else(|_| "/var/tmp".into(), |place| place.folder().to_path_buf());
-    FarConfig { folder, site: site(None) }
+    let directory = FarLocation::found().map_or_else(|_| "/var/tmp".into(), |place| place.directory().to_path_buf());
+    FarConfig { directory, site: site(None) }
 }
 
 /// Reads the topology of `--from` (a file or a synthetic string), or of this machine. A child process reads it, because

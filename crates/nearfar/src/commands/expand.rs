@@ -126,7 +126,7 @@ fn stored_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(RunS
 /// Adds the options of far memory.
 fn with_far(limits: &ExpansionLimits, far: &FarArgs) -> Result<ExpansionLimits, CliError> {
     Ok(ExpansionLimits {
-        folder: far.path.as_deref().map_or_else(|| Ok(far_site().folder), far_dir)?,
+        directory: far.path.as_deref().map_or_else(|| Ok(far_site().directory), far_dir)?,
         far: far.size.unwrap_or(limits.far),
         shred: far.shred,
         allow_unencrypted: far.allow_unencrypted,

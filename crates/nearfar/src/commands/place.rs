@@ -65,7 +65,7 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
         name: program.to_string(),
         given: parameters(args)?,
         objective: objective(args),
-        wish: search_space(args)?,
+        space: search_space(args)?,
         rules: RaceRules {
             indifference: parse_share(&args.stopping.indifference)
                 .map_err(|error| CliError::usage(format!("--indifference: {error}")))?,

@@ -166,10 +166,10 @@ fn names(picture: &mut Svg, plot: &Frame, lines: &[Curve]) {
     let space = ((WIDTH - plot.right - 18.0) / CHARACTER) as usize;
     let mut free_from = HEADING;
     let below = ends.len();
-    for (rank, (wished, line, index)) in ends.into_iter().enumerate() {
+    for (rank, (preferred, line, index)) in ends.into_iter().enumerate() {
         // Leaves space for the names below it.
         let lowest = HEADING + HEIGHT - (below - 1 - rank) as f64 * NAMES_APART;
-        let y = wished.min(lowest).max(free_from);
+        let y = preferred.min(lowest).max(free_from);
         free_from = y + NAMES_APART;
         let sample = format!("M{} {}h12", pixels(plot.right + 2.0), pixels(y));
         picture.lines.push(svg::SvgPath { class: LINES[index].into(), path: sample });

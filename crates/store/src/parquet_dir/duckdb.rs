@@ -7,7 +7,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use serde::de::DeserializeOwned;
 
-use super::error::FolderError;
+use super::error::ParquetDirError;
 
 /// Maximum number of bytes of standard error that are kept.
 const STDERR_BYTES_MAX: u64 = 64 << 10;
@@ -25,9 +25,9 @@ pub(super) struct Duckdb {
 
 impl Duckdb {
     /// A relative path of the program is relative to the current directory, not to `dir`.
-    pub(super) fn new(program: &Path, dir: &Path) -> Result<Self, FolderError> {
+    pub(super) fn new(program: &Path, dir: &Path) -> Result<Self, ParquetDirError> {
         let is_path = program.components().count() > 1;
-        let missing = |error| FolderError::NoProgram { program: program.into(), error };
+        let missing = |error| ParquetDirError::NoProgram { program: program.into(), error };
         let program = if is_path { program.canonicalize().map_err(missing)? } else { program.into() };
         Ok(Self { program, dir: dir.into() })
     }
@@ -36,8 +36,8 @@ impl Duckdb {
     pub(super) fn query<T: DeserializeOwned>(
         &self,
         sql: &str,
-        mut visit: impl FnMut(T) -> Result<(), FolderError>,
-    ) -> Result<(), FolderError> {
+        mut visit: impl FnMut(T) -> Result<(), ParquetDirError>,
+    ) -> Result<(), ParquetDirError> {
         // Relative to the directory, file names need no quoting, whatever the directory is called.
         let mut child = Command::new(&self.program)
             .args(["-init", "/dev/null", "-bail", "-jsonlines"])
@@ -48,7 +48,7 @@ impl Duckdb {
             .spawn()
             .map_err(|error| match error.kind() {
                 ErrorKind::NotFound | ErrorKind::PermissionDenied => {
-                    FolderError::NoProgram { program: self.program.clone(), error }
+                    ParquetDirError::NoProgram { program: self.program.clone(), error }
                 }
                 _ => self.failed(&error),
             })?;
@@ -68,7 +68,7 @@ impl Duckdb {
         Ok(())
     }
 
-    fn send(&self, child: &mut Child, sql: &str) -> Result<(), FolderError> {
+    fn send(&self, child: &mut Child, sql: &str) -> Result<(), ParquetDirError> {
         let mut stdin = child.stdin.take().expect("stdin is piped");
         let temp_dir = std::env::temp_dir().join(format!("nearfar-duckdb-{}", std::process::id()));
         let temp_dir = quoted(&temp_dir.to_string_lossy());
@@ -83,8 +83,8 @@ impl Duckdb {
     fn rows<T: DeserializeOwned>(
         &self,
         child: &mut Child,
-        visit: &mut impl FnMut(T) -> Result<(), FolderError>,
-    ) -> Result<(), FolderError> {
+        visit: &mut impl FnMut(T) -> Result<(), ParquetDirError>,
+    ) -> Result<(), ParquetDirError> {
         let stdout = child.stdout.take().expect("stdout is piped");
         for line in BufReader::new(stdout).lines() {
             let line = line.map_err(|error| self.failed(&error))?;
@@ -97,8 +97,8 @@ impl Duckdb {
         Ok(())
     }
 
-    fn failed(&self, cause: &dyn std::fmt::Display) -> FolderError {
-        FolderError::Failed { program: self.program.clone(), cause: cause.to_string() }
+    fn failed(&self, cause: &dyn std::fmt::Display) -> ParquetDirError {
+        ParquetDirError::Failed { program: self.program.clone(), cause: cause.to_string() }
     }
 }
 

@@ -10,7 +10,7 @@ use super::RUNS_MAX;
 
 /// An error of a directory with exported Parquet files.
 #[derive(Debug, thiserror::Error)]
-pub enum FolderError {
+pub enum ParquetDirError {
     /// DuckDB cannot be started.
     #[error("cannot start {}: {error}", program.display())]
     NoProgram { program: PathBuf, error: io::Error },
@@ -43,7 +43,7 @@ pub enum FolderError {
     Unreadable { run: RunId, cause: String },
 }
 
-impl Hinted for FolderError {
+impl Hinted for ParquetDirError {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::NoProgram { .. } => {

@@ -17,7 +17,7 @@ use model::values::units::Nanos;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::error::FolderError;
+pub use self::error::ParquetDirError;
 
 use self::duckdb::{Duckdb, quoted};
 use crate::error::LATEST;
@@ -58,16 +58,16 @@ pub struct RunListing {
 impl ParquetDir {
     /// Opens a directory. `program` is DuckDB: a name found in `PATH`, or a path. Checks that every file was exported
     /// by this program.
-    pub fn open(dir: &Path, program: &Path) -> Result<Self, FolderError> {
+    pub fn open(dir: &Path, program: &Path) -> Result<Self, ParquetDirError> {
         if !dir.is_dir() {
-            return Err(FolderError::Missing { dir: dir.into() });
+            return Err(ParquetDirError::Missing { dir: dir.into() });
         }
         let opened = Self { duckdb: Duckdb::new(program, dir)?, dir: dir.into() };
         opened.check_files()?;
         Ok(opened)
     }
 
-    fn check_files(&self) -> Result<(), FolderError> {
+    fn check_files(&self) -> Result<(), ParquetDirError> {
         #[derive(Deserialize)]
         struct File {
             file: String,
@@ -84,7 +84,7 @@ impl ParquetDir {
             Ok(())
         })?;
         if files == 0 {
-            return Err(FolderError::Empty { dir: self.dir.clone() });
+            return Err(ParquetDirError::Empty { dir: self.dir.clone() });
         }
         let incomplete = format!(
             "SELECT file_name AS file, count(*) FILTER (name IN ({required})) AS required, {files} AS files \
@@ -94,12 +94,16 @@ impl ParquetDir {
         );
         self.duckdb.query(&incomplete, |row: File| {
             let file = self.dir.join(row.file.trim_start_matches("./"));
-            Err(if row.required < REQUIRED.len() { FolderError::Foreign { file } } else { FolderError::Older { file } })
+            Err(if row.required < REQUIRED.len() {
+                ParquetDirError::Foreign { file }
+            } else {
+                ParquetDirError::Older { file }
+            })
         })
     }
 
     /// All runs by start time.
-    pub fn list(&self) -> Result<Vec<RunListing>, FolderError> {
+    pub fn list(&self) -> Result<Vec<RunListing>, ParquetDirError> {
         let mut runs: Vec<RunListing> = Vec::new();
         let sql = format!(
             "SELECT DISTINCT run, plan_json ->> 'experiment' AS experiment, simulated IS NOT NULL AS is_simulated, \
@@ -113,8 +117,8 @@ impl ParquetDir {
     }
 
     /// The run of this list that a name denotes: an id, a prefix of one, or `latest`.
-    pub fn named(&self, runs: &[RunListing], name: &str) -> Result<RunListing, FolderError> {
-        let none = || FolderError::NoSuchRun { dir: self.dir.clone(), name: name.into() };
+    pub fn named(&self, runs: &[RunListing], name: &str) -> Result<RunListing, ParquetDirError> {
+        let none = || ParquetDirError::NoSuchRun { dir: self.dir.clone(), name: name.into() };
         if name == LATEST {
             return runs.last().cloned().ok_or_else(none);
         }
@@ -125,14 +129,14 @@ impl ParquetDir {
         match (matching().next(), matching().nth(1)) {
             (None, _) => Err(none()),
             (Some(only), None) => Ok(only.clone()),
-            (Some(_), Some(_)) => Err(FolderError::AmbiguousRun { name: name.into() }),
+            (Some(_), Some(_)) => Err(ParquetDirError::AmbiguousRun { name: name.into() }),
         }
     }
 
     /// The records of runs, in the same order. They have the settings of the machine but not its topology.
-    pub fn records(&self, runs: &[RunId]) -> Result<Vec<RunRecord>, FolderError> {
+    pub fn records(&self, runs: &[RunId]) -> Result<Vec<RunRecord>, ParquetDirError> {
         if runs.len() > RUNS_MAX {
-            return Err(FolderError::TooMany { runs: runs.len() });
+            return Err(ParquetDirError::TooMany { runs: runs.len() });
         }
         let sql = format!(
             "SELECT run, plan_json AS plan, seed, facts, host, simulated, epoch_ms(run_started) AS started, ended, program \
@@ -152,7 +156,8 @@ impl ParquetDir {
             Ok(())
         })?;
         let find = |run: &RunId| {
-            let missing = || FolderError::Unreadable { run: run.clone(), cause: "its first trial is missing".into() };
+            let missing =
+                || ParquetDirError::Unreadable { run: run.clone(), cause: "its first trial is missing".into() };
             records.get(run).cloned().ok_or_else(missing)
         };
         runs.iter().map(find).collect()
@@ -166,7 +171,7 @@ impl ParquetDir {
         &self,
         records: &[RunRecord],
         mut visit: impl FnMut(usize, Vec<TrialRecord>),
-    ) -> Result<(), FolderError> {
+    ) -> Result<(), ParquetDirError> {
         let ids: Vec<RunId> = records.iter().map(|record| record.id.clone()).collect();
         let indices: BTreeMap<&RunId, usize> = ids.iter().enumerate().map(|(index, id)| (id, index)).collect();
         // `quantile_disc` returns the lower middle value; negated, the upper one.
@@ -212,8 +217,8 @@ struct RunColumns {
 }
 
 impl RunColumns {
-    fn record(self, plan: Plan) -> Result<RunRecord, FolderError> {
-        let invalid = |cause: String| FolderError::Unreadable { run: self.run.clone(), cause };
+    fn record(self, plan: Plan) -> Result<RunRecord, ParquetDirError> {
+        let invalid = |cause: String| ParquetDirError::Unreadable { run: self.run.clone(), cause };
         let settings: Settings = read(&self.run, "facts", &self.facts)?;
         Ok(RunRecord {
             plan,
@@ -233,9 +238,9 @@ fn ending(word: &str) -> Result<EndReason, String> {
     serde_json::from_value(Value::from(word)).map_err(|_| format!("invalid end reason '{word}'"))
 }
 
-fn read<T: for<'de> Deserialize<'de>>(run: &RunId, column: &str, text: &str) -> Result<T, FolderError> {
+fn read<T: for<'de> Deserialize<'de>>(run: &RunId, column: &str, text: &str) -> Result<T, ParquetDirError> {
     serde_json::from_str(text)
-        .map_err(|error| FolderError::Unreadable { run: run.clone(), cause: format!("column {column}: {error}") })
+        .map_err(|error| ParquetDirError::Unreadable { run: run.clone(), cause: format!("column {column}: {error}") })
 }
 
 /// Four samples of one series of one trial.
@@ -252,8 +257,8 @@ struct SampleStats {
 }
 
 impl SampleStats {
-    fn add_to(self, trials: &mut Vec<TrialRecord>, record: &RunRecord) -> Result<(), FolderError> {
-        let invalid = |cause: String| FolderError::Unreadable { run: self.run.clone(), cause };
+    fn add_to(self, trials: &mut Vec<TrialRecord>, record: &RunRecord) -> Result<(), ParquetDirError> {
+        let invalid = |cause: String| ParquetDirError::Unreadable { run: self.run.clone(), cause };
         if self.cell >= record.plan.cells.len() {
             return Err(invalid(format!(
                 "trial {} belongs to cell {}, which the plan does not have",

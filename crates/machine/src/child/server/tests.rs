@@ -61,8 +61,8 @@ fn listening_server() {
     }
 }
 
-fn fifo(folder: &tempfile::TempDir) -> PathBuf {
-    let path = folder.path().join("fifo");
+fn fifo(directory: &tempfile::TempDir) -> PathBuf {
+    let path = directory.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     path
 }
@@ -81,12 +81,12 @@ fn server_is_ready_when_its_port_accepts() {
 fn port_of_another_process_returns_an_error() {
     let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = theirs.local_addr().unwrap().port();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut launch = sh("touch started; exec sleep 1000");
-    launch.directory = Some(folder.path().into());
+    launch.directory = Some(directory.path().into());
     let error = fails(&server(launch, Readiness::Port(port)));
     assert!(error.contains("another process already accepts") && error.contains(&port.to_string()), "{error}");
-    assert!(!folder.path().join("started").exists(), "the server was started");
+    assert!(!directory.path().join("started").exists(), "the server was started");
 }
 
 #[test]
@@ -99,21 +99,21 @@ fn line_on_either_output_makes_ready() {
 
 #[test]
 fn file_makes_ready_unless_it_is_stale() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let in_folder = |script: &str| {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let in_directory = |script: &str| {
         let mut launch = sh(script);
-        launch.directory = Some(folder.path().into());
+        launch.directory = Some(directory.path().into());
         launch
     };
     let ready = Readiness::File(path.clone());
-    let none = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
+    let none = fails(&server(short(in_directory("exec sleep 1000")), ready.clone()));
     assert!(none.contains("does not exist") && none.contains("after 200ms"), "{none}");
-    let writes = server(in_folder("echo one > socket; exec sleep 1000"), ready.clone());
+    let writes = server(in_directory("echo one > socket; exec sleep 1000"), ready.clone());
     assert!(with(&writes, |_| path.exists()).unwrap().0);
-    let stale = fails(&server(short(in_folder("exec sleep 1000")), ready.clone()));
+    let stale = fails(&server(short(in_directory("exec sleep 1000")), ready.clone()));
     assert!(stale.contains("has not changed since"), "{stale}");
-    let recreated = server(in_folder("echo two more > new; mv new socket; exec sleep 1000"), ready);
+    let recreated = server(in_directory("echo two more > new; mv new socket; exec sleep 1000"), ready);
     assert_eq!(with(&recreated, |_| std::fs::read_to_string(&path).unwrap()).unwrap().0, "two more\n");
 }
 
@@ -150,8 +150,8 @@ fn missing_server_program_returns_an_error() {
 
 #[test]
 fn server_that_ends_during_the_trial_ends_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = fifo(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = fifo(&directory);
     let mut dies = sh("echo ready; read word < \"$FIFO\"; echo $word >&2; exit 4");
     let mut command = sh("echo overload > \"$FIFO\"; exec sleep 1000");
     dies.environment = vec![("FIFO".into(), fifo.into())];
@@ -189,8 +189,8 @@ fn server_may_write_output_after_sigterm() {
 
 #[test]
 fn stop_flag_ends_the_wait_and_the_server() {
-    let folder = tempfile::tempdir().unwrap();
-    let fifo = fifo(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = fifo(&directory);
     let mut waits = sh("echo $$ > \"$FIFO\"; exec sleep 1000");
     waits.environment = vec![("FIFO".into(), fifo.clone().into())];
     let stop = AtomicBool::new(false);
@@ -209,10 +209,10 @@ fn stop_flag_ends_the_wait_and_the_server() {
 
 #[test]
 fn panic_leaves_no_process() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pid");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pid");
     let mut launch = sh("echo $$ > pid; echo ready; exec sleep 1000");
-    launch.directory = Some(folder.path().into());
+    launch.directory = Some(directory.path().into());
     let server = server(launch, line("ready"));
     let result = catch_unwind(AssertUnwindSafe(|| with(&server, |_| panic!("on purpose"))));
     assert!(result.is_err() && is_gone(&std::fs::read_to_string(path).unwrap()));

@@ -32,7 +32,7 @@ pub struct PlaceRequest {
     /// Parameters of the workload `command`, as typed.
     pub given: BTreeMap<String, String>,
     pub objective: Objective,
-    pub wish: SearchSpace,
+    pub space: SearchSpace,
     pub rules: RaceRules,
     /// Time limit of search and confirmation together.
     pub budget: Nanos,
@@ -47,7 +47,7 @@ impl PlaceRequest {
     ///
     /// If the search space or a parameter is invalid.
     pub fn plan(&self, topology: &Topology, spec: &WorkloadSpec) -> Result<Plan, String> {
-        let candidates = candidates(topology, &self.wish)?;
+        let candidates = candidates(topology, &self.space)?;
         let raw_placements = raw(&candidates).to_string();
         let race = RacePlan {
             rules: self.rules.clone(),
@@ -55,7 +55,7 @@ impl PlaceRequest {
             raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
         };
-        let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.wish.second);
+        let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.space.second);
         self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
     }
 
@@ -68,12 +68,12 @@ impl PlaceRequest {
         topology: &Topology,
         spec: &WorkloadSpec,
     ) -> Result<Option<Plan>, String> {
-        let near = neighbours(topology, &self.wish, winner)?;
+        let near = neighbours(topology, &self.space, winner)?;
         if near.is_empty() {
             return Ok(None);
         }
         let count = near.len();
-        let near = with_unique_names(near, false, self.wish.second);
+        let near = with_unique_names(near, false, self.space.second);
         let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
         let race = RacePlan {
             rules: self.rules.clone(),

@@ -28,7 +28,7 @@ pub(super) fn check(location: &FarLocation, needs: &SearchFootprint) -> Result<(
         page.and_then(|page| Reader::new(Arc::new(page), 1, READ_BYTES_MAX, READ_PADDING, &MemoryPolicy::Kernel));
     reader.map_err(|error| far_failure(&error))?;
     // If the free space is unknown, the check is skipped.
-    let Ok(free) = machine::probes::free_disk_bytes(location.folder()) else { return Ok(()) };
+    let Ok(free) = machine::probes::free_disk_bytes(location.directory()) else { return Ok(()) };
     if needs.disk <= free {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(super) fn check(location: &FarLocation, needs: &SearchFootprint) -> Result<(
         "construction needs about {} on the disk of {}, which has {free} free; hint: choose a smaller scale, or a \
          directory on another disk",
         needs.disk,
-        location.folder().display()
+        location.directory().display()
     )))
 }
 
@@ -70,7 +70,7 @@ impl Parts {
     }
 
     fn storage_error(&self, verb: &str, part: PartKind, error: &io::Error) -> StorageError {
-        let (kind, directory) = (StorageErrorKind::from(error.kind()), self.location.folder().display());
+        let (kind, directory) = (StorageErrorKind::from(error.kind()), self.location.directory().display());
         let message = format!("cannot {verb} scratch file {} in {directory}: {error}", part.name());
         match kind {
             StorageErrorKind::Full => {

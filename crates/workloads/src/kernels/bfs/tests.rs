@@ -83,7 +83,7 @@ fn tuning_precedes_and_applies_to_all_searches() {
 /// A temporary directory on a disk.
 fn directory() -> Option<tempfile::TempDir> {
     match FarLocation::found() {
-        Ok(place) => Some(tempfile::tempdir_in(place.folder()).expect("the directory for far files is writable")),
+        Ok(place) => Some(tempfile::tempdir_in(place.directory()).expect("the directory for far files is writable")),
         Err(error) => {
             println!("skipped: bfs: {error}");
             None

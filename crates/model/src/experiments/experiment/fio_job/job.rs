@@ -200,7 +200,7 @@ impl<'a> FioJob<'a> {
     /// Resolves a name in the job's `directory`, by default the working directory.
     fn within(&self, name: &str) -> String {
         match self.text("directory") {
-            Some(folder) if !name.starts_with('/') => format!("{}/{name}", folder.trim_end_matches('/')),
+            Some(directory) if !name.starts_with('/') => format!("{}/{name}", directory.trim_end_matches('/')),
             _ => name.into(),
         }
     }
