@@ -58,6 +58,8 @@ const LACKING: &[&str] = &[
     "no such program",
     // Programs and libraries of other packages.
     "hint: apt-get install ",
+    // What only a trial finds out, such as a library that cannot be loaded.
+    "cannot be measured here: ",
     "run nearfar restore as root",
     "a DRAM limit needs root",
     "no directory on a disk",
