@@ -1,4 +1,4 @@
-//! Explanations of command lines that clap rejects: an unknown command, a missing `--` before a command.
+//! Explanations of command lines that clap rejects: an unknown command or option, a missing `--` before a command.
 //! Must not depend on commands.
 
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::cli::Cli;
 use crate::error::CliError;
 use crate::suggestion::hint;
 
-/// Returns a better error than clap's for an unknown command, and for a command without `--` before it.
+/// Returns a better error than clap's for an unknown command or option, and for a command without `--` before it.
 pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
@@ -28,6 +28,10 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
         }
         ErrorKind::UnknownArgument => {
             let argument = context(error, ContextKind::InvalidArg)?;
+            // The more likely mistake: a separator would turn a mistyped option into a positional argument.
+            if let Some(similar) = context(error, ContextKind::SuggestedArg) {
+                return Some(CliError::usage(format!("unknown option '{argument}'")).hint(suggested(similar)));
+            }
             let separated = with_separator(argument, argv)?;
             Some(CliError::usage(format!("unexpected argument '{argument}'")).hint(quote_argv(&separated)))
         }
@@ -37,6 +41,10 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
 
 fn visible_names(command: &Command) -> Vec<&str> {
     command.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name).collect()
+}
+
+fn suggested(option: &str) -> String {
+    format!("did you mean '{option}'?")
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
@@ -96,6 +104,17 @@ mod tests {
             &[&["place", "--nosuch", "--", "true"], &["show", "a", "b"], &["place"], &["list", "x"]];
         for argv in cases {
             assert_eq!(explained(argv), None, "{argv:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_option_suggests_the_most_similar_one() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["show", "--trails"], "unknown option '--trails'\nhint: did you mean '--trials'?"),
+            (&["place", "--bugdet", "1m", "--", "true"], "unknown option '--bugdet'\nhint: did you mean '--budget'?"),
+        ];
+        for (argv, expected) in cases {
+            assert_eq!(explained(argv).as_deref(), Some(*expected), "{argv:?}");
         }
     }
 
