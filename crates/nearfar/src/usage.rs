@@ -28,7 +28,7 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
         }
         ErrorKind::UnknownArgument => {
             let argument = context(error, ContextKind::InvalidArg)?;
-            // The more likely mistake: a separator would turn a mistyped option into a positional argument.
+            // Checked first, because a separator would turn a mistyped option into a positional argument.
             if let Some(similar) = context(error, ContextKind::SuggestedArg) {
                 return Some(CliError::usage(format!("unknown option '{argument}'")).hint(suggested(similar)));
             }

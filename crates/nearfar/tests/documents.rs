@@ -58,7 +58,7 @@ const LACKING: &[&str] = &[
     "no such program",
     // Programs and libraries of other packages.
     "hint: apt-get install ",
-    // What only a trial finds out, such as a library that cannot be loaded.
+    // Requirements that are noticed in the trial, such as a library that cannot be loaded.
     "cannot be measured here: ",
     "run nearfar restore as root",
     "a DRAM limit needs root",
