@@ -8,7 +8,8 @@ use model::values::record::RunRecord;
 
 use super::columns::{Column, Format, ResultRow, columns, empty_grid};
 use super::csv_text;
-use crate::grid::{Grid, GridCell, markdown_text};
+use crate::grid::{Grid, GridCell};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// The metrics of each cell that are shown.
@@ -42,8 +43,7 @@ pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &T
 
 /// The same cells as Markdown.
 pub fn run_markdown(record: &RunRecord, finding: &RunFinding, metrics: Metrics) -> String {
-    let stamp = simulated(record).map_or(String::new(), |stamp| format!("**{}**\n\n", markdown_text(&stamp)));
-    let mut out = format!("{stamp}{}", run_grid(record, finding, metrics).markdown());
+    let mut out = stamp::markdown(&stamp::of_run(record)) + &run_grid(record, finding, metrics).markdown();
     if !finding.skipped.is_empty() {
         out += &format!("\nSkipped:\n\n{}", skipped_grid(&finding.skipped).markdown());
     }
@@ -69,7 +69,7 @@ pub(crate) fn heading(record: &RunRecord, style: &TextStyle) -> String {
     let mut lines = vec![with_symbol(&clean(&plan.experiment), Tone::Strong)];
     lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));
     lines.push(with_symbol(&machine(record), Tone::Quiet));
-    lines.extend(simulated(record).map(|stamp| with_symbol(&stamp, Tone::Warning)));
+    lines.extend(stamp::of_run(record).iter().map(|stamp| with_symbol(stamp, Tone::Warning)));
     let wrapped = lines.iter().flat_map(|line| wrapped(line, style.width, style.width));
     let text: Vec<String> = wrapped.map(|line| finished(&line, style)).collect();
     format!("{}\n\n", text.join("\n"))
@@ -80,12 +80,6 @@ pub(crate) fn machine(record: &RunRecord) -> String {
     let name = record.host.as_deref().or(record.machine.settings.get("cpu.model"));
     let summary = record.machine.topology.summary();
     clean(&name.map_or(summary.clone(), |name| format!("{name}: {summary}")))
-}
-
-/// The first line of all reports of a simulated run.
-pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
-    let simulated = record.simulated.as_ref()?;
-    Some(clean(&format!("SIMULATED on {simulated}: a model generated these values, no machine was measured")))
 }
 
 /// One row per cell and metric, in the order of tests and their metrics.
