@@ -20,12 +20,14 @@ use serde_json::{Value, json};
 
 use crate::table::PolicyLines;
 
-/// `{"run":{…},"simulated","smoke","cells":[…],"skipped":[…]}`.
+/// `{"run":{…},"simulated","smoke","cells":[…],"skipped":[…],"reasons":[{"reason","trials","of","tests",
+/// "placements"}]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
     let shown = json!({
         "run": about(record),
         "cells": value(&finding.cells),
         "skipped": value(&finding.skipped),
+        "reasons": value(&finding.reason_groups()),
     });
     stamped(shown, record)
 }

@@ -118,7 +118,7 @@ impl RunPart {
             figures_left_out,
             validity: validity(finding),
             caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
-            invalid_trials: table("Why trials were suspect or invalid", invalid_trials.without_repeats(2), limits.rows),
+            invalid_trials: table("Why trials were suspect or invalid", invalid_trials, limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
             skipped: table(

@@ -27,7 +27,7 @@ pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &T
     let invalid_trials = invalid_trials_grid(finding);
     if !invalid_trials.rows.is_empty() {
         out += &section("Trials that were disturbed or not verified", style);
-        out += &invalid_trials.without_repeats(2).terminal(style);
+        out += &invalid_trials.terminal(style);
     }
     let caveats = caveats_grid(finding);
     if !caveats.rows.is_empty() {
@@ -118,16 +118,23 @@ fn shown<'a>(record: &'a RunRecord, finding: &'a RunFinding, metrics: Metrics) -
     })
 }
 
-/// The reasons of invalid and suspect trials by cell.
+/// The reasons of invalid and suspect trials, each once for the run with the range of its numbers.
 pub(crate) fn invalid_trials_grid(finding: &RunFinding) -> Grid {
-    let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numbers(&["trials"]);
-    for cell in &finding.cells {
-        for (reason, count) in &cell.reasons {
-            let texts = [&cell.test, &cell.placement, &count.to_string(), reason];
-            grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
-        }
+    let mut grid = Grid::new(&["trials", "reason", "tests", "placements"]);
+    for group in finding.reason_groups() {
+        let trials = format!("{} of {}", group.trials, group.of);
+        let texts = [trials, group.reason.clone(), first_and_more(&group.tests), first_and_more(&group.placements)];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
     grid
+}
+
+/// `stream`, `stream, gemm`, `stream and 3 more`.
+fn first_and_more<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [first, others @ ..] if others.len() > 1 => format!("{} and {} more", first.as_ref(), others.len()),
+        names => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// The limitations of the results, each once, with its tests.
@@ -143,10 +150,7 @@ pub(crate) fn caveats_grid(finding: &RunFinding) -> Grid {
         }
     }
     for (caveat, tests) in about {
-        let tests = match tests.as_slice() {
-            [first, others @ ..] if others.len() > 1 => format!("{first} and {} more", others.len()),
-            tests => tests.join(", "),
-        };
+        let tests = first_and_more(&tests);
         grid.rows.push([caveat, &tests].map(GridCell::plain).to_vec());
     }
     grid
