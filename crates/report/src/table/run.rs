@@ -5,6 +5,7 @@ use std::iter;
 use model::analysis::finding::{CellFinding, RunFinding};
 use model::values::plan::SkippedCell;
 use model::values::record::RunRecord;
+use model::values::workload::WorkloadSpec;
 
 use super::columns::{Column, Format, ResultRow, columns, empty_grid};
 use super::csv_text;
@@ -15,7 +16,7 @@ use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 /// The metrics of each cell that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metrics {
-    /// The first metric of each workload.
+    /// The first metric of each workload; for requests to a disk also throughput and latency.
     Main,
     All,
 }
@@ -112,7 +113,9 @@ fn cells(columns: &[&Column], row: ResultRow<'_>) -> Vec<GridCell> {
 fn shown<'a>(record: &'a RunRecord, finding: &'a RunFinding, metrics: Metrics) -> impl Iterator<Item = ResultRow<'a>> {
     finding.cells.chunk_by(|a, b| a.test == b.test).flat_map(move |cells| {
         let all = cells.iter().map(|cell| cell.metrics.len()).max().unwrap_or(0);
-        let count = if metrics == Metrics::All { all } else { all.min(1) };
+        let spec = cells.first().and_then(|cell| record.plan.spec(&cell.workload));
+        let short = spec.map_or(1, WorkloadSpec::short_metrics);
+        let count = if metrics == Metrics::All { all } else { all.min(short) };
         let row = move |cell: &'a CellFinding, rank| Some(ResultRow { record, cell, metric: cell.metrics.get(rank)? });
         (0..count).flat_map(move |rank| cells.iter().filter_map(move |cell| row(cell, rank)))
     })
