@@ -56,7 +56,8 @@ pub fn parse_for(
 ) -> Result<Placement, PlacementError> {
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
-    let index = cores::CoreIndex::new(topology);
+    let named = route::devices(topology, devices).map_err(PlacementError::Invalid)?;
+    let index = cores::CoreIndex::new(topology).with_devices(named);
     let mut placement = if is_explicit(&rest) {
         parse_explicit(topology, &rest, threads, kernel)?
     } else {
