@@ -11,6 +11,7 @@ pub mod devices;
 mod evidence;
 pub mod expand_probes;
 pub mod foreground;
+pub mod frequency;
 pub mod interrupt;
 mod irqbalance;
 pub mod lock;

@@ -148,11 +148,11 @@ const WRONG: &[(&str, &str)] = &[
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
-        "5:15: 'many' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+        "5:15: 'many' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\"",
     ),
     (
         "[[workload]]\nname = \"stream\"\nthreads = 0",
-        "5:11: '0' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+        "5:11: '0' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\"",
     ),
     (
         "[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]",

@@ -64,8 +64,7 @@ impl Fleet {
                 fact("kernel.release", "6.18.0")
             ]);
             if let Some(speed) = speed {
-                capture["topology"]["cpu_kinds"] =
-                    json!([{ "cpus": "0-11", "efficiency": 0, "capacity": speed, "info": [] }]);
+                capture["topology"]["cpu_kinds"] = json!([{ "cpus": "0-11", "efficiency": 0, "capacity": speed, "info": [["FrequencyMaxMHz", "3400"]] }]);
             }
             std::fs::write(&file, capture.to_string()).expect("the directory is writable");
         }

@@ -8,6 +8,7 @@ use model::values::workload::Better;
 
 use crate::claim_text::column;
 use crate::number::{percent_interval, signed_percent, significant};
+use crate::stamp;
 use crate::style::{clean, shortened};
 use crate::svg::pixels;
 
@@ -53,6 +54,8 @@ struct ChangeChart {
     top: String,
     bottom: String,
     baseline: String,
+    /// The stamp of the compared runs; empty for measurements of machines.
+    stamp: &'static str,
     left: String,
     right: String,
     numbers: String,
@@ -96,7 +99,8 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
     let groups: Vec<TestGroup> =
         rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
     let baseline = column(comparison, &comparison.baseline);
-    let title = clean(&format!("Changes against {baseline}, by {}", comparison.by));
+    let stamp = stamp::prefix(comparison.stamp);
+    let title = clean(&format!("{stamp}Changes against {baseline}, by {}", comparison.by));
     Some(ChangeChart {
         description: description(&title, &groups),
         title,
@@ -110,6 +114,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         top: pixels(TOP - 6.0),
         bottom: pixels(y + 2.0),
         baseline,
+        stamp,
         left: pixels(LEFT),
         right: pixels(RIGHT),
         numbers: pixels(NUMBERS),

@@ -28,8 +28,12 @@ impl ClaimText {
     }
 }
 
-/// The claims over all tests, then those of each test's main metric; tests without a difference come last.
+/// The claims over all tests, then those of each test's main metric; tests without a difference come last. A smoke test
+/// makes no claims.
 pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
+    if comparison.stamp.smoke {
+        return Vec::new();
+    }
     // The mean of one test has no interval and adds no information.
     let overall = comparison.geomean.iter().filter(|mean| mean.ci_low.is_some()).map(|mean| overall(comparison, mean));
     let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {

@@ -20,13 +20,24 @@ use serde_json::{Value, json};
 
 use crate::table::PolicyLines;
 
-/// `{"run":{…},"cells":[…],"skipped":[…]}`.
+/// `{"run":{…},"simulated","smoke","cells":[…],"skipped":[…],"reasons":[{"reason","trials","of","tests",
+/// "placements"}]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
-    json!({
+    let shown = json!({
         "run": about(record),
         "cells": value(&finding.cells),
         "skipped": value(&finding.skipped),
-    })
+        "reasons": value(&finding.reason_groups()),
+    });
+    stamped(shown, record)
+}
+
+/// Adds the stamps of the run: `"simulated"` and `"smoke"`, true or false.
+pub(crate) fn stamped(mut shown: Value, record: &RunRecord) -> Value {
+    let stamp = record.stamp();
+    shown["simulated"] = stamp.simulated.into();
+    shown["smoke"] = stamp.smoke.into();
+    shown
 }
 
 /// `{"need","within_percent","enough","enough_plain","saves","points":[{"dram","steered","slower_percent","ci_low",
@@ -122,9 +133,10 @@ pub fn placements(offers: &[PolicyLines]) -> Value {
     json!({ "placements": offers.iter().map(offer).collect::<Vec<_>>() })
 }
 
-/// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}]}`, in the order of the run.
-pub fn trials(trials: &[TrialRecord]) -> Value {
-    json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() })
+/// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}],"simulated","smoke"}`, in the order
+/// of the run.
+pub fn trials(record: &RunRecord, trials: &[TrialRecord]) -> Value {
+    stamped(json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() }), record)
 }
 
 /// `{"baseline","rows":[…],"geomean":[…], …}`.
@@ -151,7 +163,7 @@ pub fn index(table: &IndexTable) -> Value {
 pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);
-    json
+    stamped(json, record)
 }
 
 /// As [`run`], with the result of the race as `answer`.

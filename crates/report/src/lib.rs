@@ -26,10 +26,12 @@ pub mod json;
 pub mod map;
 pub mod number;
 mod race;
+mod stamp;
 mod style;
 pub mod survey;
 mod svg;
 pub mod table;
 
 pub use claim_text::{ClaimText, in_words, sentences};
+pub use stamp::machine;
 pub use style::TextStyle;

@@ -1,13 +1,15 @@
 //! Runs: stored when they begin and end, found by name or by plan.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use model::values::capture::Capture;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
+use model::values::stamp::is_smoke_command;
 use model::values::trial::short_hash;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row};
@@ -51,11 +53,14 @@ impl Store {
 
     /// All runs in the order in which they were begun here or imported.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.read(|connection| connection.all(SUMMARIES, &[], summary))
+        self.read(|connection| {
+            let smoke = smoke_tests(connection, "1 = 1")?;
+            connection.all(SUMMARIES, &[], |row| summary(row, &smoke))
+        })
     }
 
     /// A run by its id, by a prefix of its id, or `latest`: the run begun or imported last, regardless of its time
-    /// stamp.
+    /// stamp. A smoke test is the latest only if there is no other run.
     pub fn run(&self, name: &str) -> Result<RunRecord, StoreError> {
         let path = self.path.clone();
         self.read(|connection| {
@@ -154,7 +159,7 @@ pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRec
 /// The runs that a name may denote: the newest, the one with exactly this id, or those whose ids have this prefix.
 fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreErrorKind> {
     if name == LATEST {
-        return connection.all("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId));
+        return latest(connection).map(|found| found.into_iter().collect());
     }
     if number(connection, &RunId(name.into()))?.is_some() {
         return Ok(vec![RunId(name.into())]);
@@ -162,6 +167,39 @@ fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreEr
     // Not LIKE, which has wildcards and ignores case. The empty text is a prefix of every id and matches none.
     let sql = "SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2";
     connection.all(sql, &[name.into(), CANDIDATES_MAX.into()], |row| row.get(0).map(RunId))
+}
+
+/// The newest run that is not a smoke test, or else the newest smoke test.
+fn latest(connection: &Connection) -> Result<Option<RunId>, StoreErrorKind> {
+    let newest: Option<RunId> =
+        connection.first("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId))?;
+    // Most runs are not smoke tests, so the plans of all runs are rarely parsed.
+    if smoke_tests(connection, "number = (SELECT max(number) FROM run)")?.is_empty() {
+        return Ok(newest);
+    }
+    let smoke = smoke_tests(connection, "1 = 1")?;
+    let ids = connection.all("SELECT id FROM run ORDER BY number DESC", &[], |row| row.get(0).map(RunId))?;
+    Ok(ids.into_iter().find(|run| !smoke.contains(&run.0)).or(newest))
+}
+
+/// The ids of the smoke tests among the runs that meet this condition.
+fn smoke_tests(connection: &Connection, condition: &str) -> Result<BTreeSet<String>, StoreErrorKind> {
+    /// The part of a plan that shows it.
+    #[derive(Deserialize)]
+    struct PlanCommand {
+        #[serde(default)]
+        command: Vec<String>,
+    }
+    let mut smoke = BTreeSet::new();
+    connection.each(&format!("SELECT id, plan FROM run WHERE {condition}"), &[], |row| {
+        let (id, plan): (String, String) = (row.get(0)?, row.get(1)?);
+        let PlanCommand { command } = parsed(&plan, &format!("the plan of run {id}"))?;
+        if is_smoke_command(&command) {
+            smoke.insert(id);
+        }
+        Ok(())
+    })?;
+    Ok(smoke)
 }
 
 /// The columns of a run's row.
@@ -212,12 +250,13 @@ fn decode(columns: Columns) -> Result<RunRecord, StoreErrorKind> {
     })
 }
 
-fn summary(row: &Row<'_>) -> Result<RunSummary, StoreErrorKind> {
+fn summary(row: &Row<'_>, smoke: &BTreeSet<String>) -> Result<RunSummary, StoreErrorKind> {
     let id: String = row.get(0)?;
     let ended: Option<String> = row.get(5)?;
     Ok(RunSummary {
         experiment: row.get(1)?,
         simulated: row.get(2)?,
+        smoke: smoke.contains(&id),
         fingerprint: row.get(3)?,
         started_unix_ms: row.get::<i64>(4)? as u64,
         ended: ended.map(|ended| from_word(&ended, &id)).transpose()?,

@@ -14,6 +14,7 @@ use crate::stats::statistics::{
 use crate::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
 use crate::values::plan::{By, Plan, stream};
 use crate::values::record::{ImportedRow, ImportedTable, RunRecord};
+use crate::values::stamp::Stamp;
 use crate::values::units::thread_count;
 use crate::values::workload::Better;
 
@@ -32,7 +33,8 @@ pub fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Res
     let baseline = choose_baseline(&columns, baseline, by)?;
     let seed = runs.first().map_or(0, |run| run.record.seed);
     let rows = rows(&entries, &baseline, seed);
-    Ok(assemble(by.name(), baseline, columns, rows, facts::differing(runs, by)))
+    let stamp = Stamp::of(runs.iter().map(|run| run.record));
+    Ok(assemble(by.name(), baseline, columns, rows, facts::differing(runs, by)).stamped(stamp))
 }
 
 /// Returns the comparison that a plan defines; `None` with a single column or if the baseline was not measured.
@@ -103,6 +105,7 @@ pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Resul
             .push("native: measured by built-in programs, not by UnixBench; see docs/reference/unixbench.md".into());
     }
     table.notes.extend(facts::differing(runs, by));
+    table.stamp = Stamp::of(runs.iter().map(|run| run.record));
     Ok(table)
 }
 
@@ -410,7 +413,7 @@ fn assemble(
 ) -> Comparison {
     columns.sort_by_key(|column| *column != baseline);
     let geomean = geomeans(&rows, &columns[1..]);
-    Comparison { by, baseline, columns, rows, geomean, notes }
+    Comparison { by, baseline, columns, rows, geomean, notes, stamp: Stamp::default() }
 }
 
 /// Returns the geometric mean over all tests, then over those of each thread count with several tests.

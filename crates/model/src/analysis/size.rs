@@ -170,6 +170,7 @@ mod tests {
             rows: vec![row],
             geomean: Vec::new(),
             notes: Vec::new(),
+            stamp: crate::values::stamp::Stamp::default(),
         };
         let plan = plan(cells);
         assert_eq!(SizeAnswer::of(&Plan { size: None, ..plan.clone() }, &comparison), None, "another purpose");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::statistics::geometric_mean;
+use crate::values::stamp::Stamp;
 
 /// Index of a score that equals the baseline.
 const BASELINE_INDEX: f64 = 10.0;
@@ -52,6 +53,9 @@ pub struct IndexTable {
     pub groups: Vec<IndexGroup>,
     /// Limits on the interpretation of the indices.
     pub notes: Vec<String>,
+    /// Whether the runs were simulated or smoke tests.
+    #[serde(flatten)]
+    pub stamp: Stamp,
 }
 
 /// Tests and indices of one group.
@@ -157,7 +161,7 @@ pub fn indices(by: &str, columns: Vec<String>, scores: &[Score]) -> Result<Index
     let groups: Vec<IndexGroup> =
         groups.iter().map(|(name, scores)| group(name, &columns, scores)).collect::<Result<_, _>>()?;
     let notes = notes(&groups);
-    Ok(IndexTable { by: by.into(), columns, groups, notes })
+    Ok(IndexTable { by: by.into(), columns, groups, notes, stamp: Stamp::default() })
 }
 
 fn group(name: &str, columns: &[String], scores: &[(&'static IndexTest, &Score)]) -> Result<IndexGroup, String> {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::values::stamp::Stamp;
 use crate::values::workload::Better;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,9 +24,27 @@ pub struct Comparison {
     pub geomean: Vec<GeomeanChange>,
     /// Other facts that differ between the columns, one sentence each.
     pub notes: Vec<String>,
+    /// Whether the compared runs were simulated or smoke tests.
+    #[serde(flatten)]
+    pub stamp: Stamp,
 }
 
 impl Comparison {
+    /// Adds the stamp of the compared runs. The changes of a smoke test lose their intervals and conclusions.
+    #[must_use]
+    pub fn stamped(mut self, stamp: Stamp) -> Self {
+        self.stamp = stamp;
+        if stamp.smoke {
+            for value in self.rows.iter_mut().flat_map(|row| row.values.values_mut()) {
+                *value = ComparedValue { ci_low: None, ci_high: None, difference: None, p_value: None, ..*value };
+            }
+            for mean in &mut self.geomean {
+                (mean.ci_low, mean.ci_high) = (None, None);
+            }
+        }
+        self
+    }
+
     /// Returns the comparison with only the main metric of each test, for compact tables.
     #[must_use]
     pub fn main_metrics(mut self) -> Self {

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod record;
 pub mod settings;
 pub mod shell;
+pub mod stamp;
 pub mod suggest;
 pub mod topology;
 pub mod trial;

@@ -104,8 +104,9 @@ fn newest(
         return Ok(None);
     }
     let same = |record: &RunRecord| {
-        let smoke = record.plan.command.iter().any(|word| word == "--smoke");
-        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == topology.fixed()
+        !record.stamp().smoke
+            && record.simulated.as_deref() == simulated
+            && record.machine.topology.fixed() == topology.fixed()
     };
     newest_matching(&results.open()?, same)
 }

@@ -74,6 +74,7 @@ impl Compared {
                     || !is_of_one_run(&by)
                         && run.experiment == newest.experiment
                         && run.is_simulated == newest.is_simulated
+                        && run.is_smoke() == newest.is_smoke()
             });
             matching.map(|run| run.id.clone()).collect()
         } else {
@@ -155,11 +156,11 @@ fn is_of_one_run(by: &By) -> bool {
     matches!(by, By::Placement | By::Threads | By::Parameter(_))
 }
 
-/// Returns all runs of the same experiment that are also real or also simulated.
+/// Returns all runs of the same experiment with the same stamp: also real, simulated or smoke tests.
 fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
     for summary in store.runs().map_err(CliError::failure)? {
-        if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {
+        if summary.experiment == first.plan.experiment && summary.stamp() == first.stamp() {
             records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
         }
     }

@@ -26,6 +26,7 @@ const OMITTED: &[&str] = &[
     "host_label",
     "labels",
     "quieten",
+    "fix_frequency",
     "ban_irqbalance",
     "wait",
     "settings_root",

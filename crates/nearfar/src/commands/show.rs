@@ -24,7 +24,8 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
-        return print_list(args, || report::table::trials(&record, &trials, &style), || report::json::trials(&trials));
+        let text = || report::table::trials(&record, &trials, &style);
+        return print_list(args, text, || report::json::trials(&record, &trials));
     }
     let finding = summarise(&record.plan, &trials);
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };

@@ -291,9 +291,8 @@ fn comparison_page(store: &Store, head: &RequestHead) -> Result<String, PageErro
     summaries.reverse();
     let choice = |run: &RunSummary| {
         let chosen = request.runs.iter().any(|name| run.id.0.starts_with(name.as_str()));
-        let host = run.simulated.as_ref().map(|of| format!("simulated {of}")).or_else(|| run.host.clone());
-        let begun = report::number::date(run.started_unix_ms);
-        (run.id.0.clone(), format!("{} {}, {begun}, {}", run.id, run.experiment, host.unwrap_or_default()), chosen)
+        let (begun, machine) = (report::number::date(run.started_unix_ms), report::machine(run));
+        (run.id.0.clone(), format!("{} {}, {begun}, {machine}", run.id, run.experiment), chosen)
     };
     let form = CompareForm {
         runs: summaries.iter().take(RUNS_SHOWN).map(choice).collect(),

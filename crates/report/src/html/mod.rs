@@ -21,11 +21,12 @@ use model::import::unixbench::IndexTable;
 use model::placements::measured_map::MeasuredMap;
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, TrialRecord};
+use model::values::stamp::Stamp;
 
 use crate::changes;
 use crate::claim_text::{ClaimText, sentences};
 use crate::style::clean;
-use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
+use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, index_notes, long_grid};
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
@@ -103,8 +104,8 @@ pub fn render(page: &ReportPage) -> String {
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
     let report = ReportTemplate {
         title: title(page),
-        simulated: page.runs.iter().any(|run| run.record.simulated.is_some())
-            || page.survey.is_some_and(|survey| survey.simulated),
+        simulated: stamps(page).any(|stamp| stamp.simulated),
+        smoke: stamps(page).any(|stamp| stamp.smoke),
         parts: usize::from(page.survey.is_some()),
         survey: page.survey.map(|survey| SurveyPart::new(survey, limits.rows)),
         runs,
@@ -119,6 +120,13 @@ pub fn render(page: &ReportPage) -> String {
         live: LIVE_SCRIPT,
     };
     report.render().expect("the template renders")
+}
+
+/// The stamps of the parts of a page.
+fn stamps<'a>(page: &'a ReportPage<'_>) -> impl Iterator<Item = Stamp> + 'a {
+    let survey = page.survey.iter().map(|survey| survey.stamp);
+    let compared = page.comparisons.iter().map(|comparison| comparison.stamp);
+    page.runs.iter().map(|run| run.record.stamp()).chain(survey).chain(compared)
 }
 
 /// The limits of each part of a page.
@@ -141,6 +149,7 @@ impl PageLimits {
 struct ReportTemplate<'a> {
     title: String,
     simulated: bool,
+    smoke: bool,
     /// Number of sections in addition to the lists.
     parts: usize,
     survey: Option<SurveyPart>,
@@ -200,11 +209,7 @@ struct IndexPart {
 impl IndexPart {
     fn new(name: &str, index: &IndexTable, rows_max: usize) -> Self {
         let table = |group| HtmlTable::new(&index_caption(index, group), index_grid(index, group), rows_max);
-        Self {
-            name: clean(name),
-            tables: index.groups.iter().map(table).collect(),
-            notes: index.notes.iter().map(|note| clean(note)).collect(),
-        }
+        Self { name: clean(name), tables: index.groups.iter().map(table).collect(), notes: index_notes(index) }
     }
 }
 

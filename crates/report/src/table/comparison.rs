@@ -9,6 +9,7 @@ use model::values::workload::Better;
 use super::columns::better_word;
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::{percent_interval, signed_percent, significant};
+use crate::stamp;
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Minimum width of a column of changes; on narrower terminals each change has a separate line.
@@ -184,9 +185,10 @@ fn held(text: &str) -> String {
     text.replace(' ', &HARD_SPACE.to_string())
 }
 
-/// Notes above the table: further differences between the columns.
+/// Notes above the table: the stamps, and further differences between the columns.
 pub(crate) fn headnotes(comparison: &Comparison) -> Vec<String> {
-    comparison.notes.iter().map(|note| clean(note)).collect()
+    let notes = comparison.notes.iter().map(|note| clean(note));
+    stamp::of(comparison.stamp).into_iter().chain(notes).collect()
 }
 
 /// Notes below the table, which explain its values.
@@ -197,7 +199,7 @@ pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     if changes().any(|value| value.ci_low.is_some()) {
         notes.push("intervals are 95 % intervals; no difference is claimed if the interval contains 0 %".into());
     }
-    if changes().any(|value| value.ci_low.is_none()) {
+    if changes().any(|value| value.ci_low.is_none()) && !comparison.stamp.smoke {
         notes.push("a change without an interval is between single figures: its noise is unknown".into());
     }
     notes

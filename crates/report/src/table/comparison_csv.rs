@@ -24,7 +24,17 @@ static COLUMNS: &[Column] = &[
     value("difference", difference),
     value("p_value", |line| csv_number(line.value.p_value)),
     value("samples", |line| line.value.samples.to_string()),
+    both("simulated", |line| simulated(line.comparison), |line| simulated(line.comparison)),
+    both("smoke", |line| smoke(line.comparison), |line| smoke(line.comparison)),
 ];
+
+fn simulated(comparison: &Comparison) -> String {
+    comparison.stamp.simulated.to_string()
+}
+
+fn smoke(comparison: &Comparison) -> String {
+    comparison.stamp.smoke.to_string()
+}
 
 struct Column {
     name: &'static str,

@@ -20,11 +20,11 @@ pub use run::{Metrics, run, run_csv, run_markdown};
 pub use size::size;
 
 pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
-pub(crate) use index::{caption as index_caption, index_grid};
+pub(crate) use index::{caption as index_caption, index_grid, index_notes};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;
 pub(crate) use run::{
-    caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, simulated, skipped_grid,
+    caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, skipped_grid,
 };
 pub(crate) use size::size_grid;
 

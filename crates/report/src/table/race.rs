@@ -6,9 +6,9 @@ use model::values::plan::{Plan, ReductionStep};
 use model::values::record::RunRecord;
 
 use super::lists::pasted;
-use super::run::simulated;
 use crate::grid::{Grid, GridCell};
 use crate::race::{grid, headline, lines_of, sentences, verdict};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Minimum line width at which all columns of a ranking are shown.
@@ -16,7 +16,7 @@ const ALL_WIDTH_MIN: usize = 120;
 
 /// The result, its reasons, the ranking, the command lines.
 pub fn answer(record: &RunRecord, answer: &PlaceResult, style: &TextStyle) -> String {
-    let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, style));
+    let mut out = stamp::terminal(&stamp::of_run(record), style);
     let (text, tone) = headline(answer);
     out += &line(&text, tone, style);
     for sentence in sentences(answer) {

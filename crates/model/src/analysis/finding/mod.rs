@@ -3,9 +3,11 @@
 
 mod caveats;
 mod load;
+mod reasons;
 mod summary;
 
 pub use load::{CpuLoad, load_belongs_to};
+pub use reasons::ReasonGroup;
 pub use summary::{metric_value, summarise};
 
 use serde::{Deserialize, Serialize};

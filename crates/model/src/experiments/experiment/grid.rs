@@ -285,6 +285,7 @@ fn resolve(count: ThreadCount, ctx: &PlanContext<'_>) -> Result<usize, String> {
         ThreadCount::Cores => Ok(counts.cores),
         ThreadCount::L3 => counts.l3.ok_or_else(no_l3),
         ThreadCount::L3Cpus => counts.l3_cpus.ok_or_else(no_l3),
+        ThreadCount::NodeCores => Ok(counts.node_cores.unwrap_or(counts.cores)),
     }
 }
 

@@ -23,7 +23,7 @@
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list defines one cell per value; {device} is the
 //!                                    # first device; text with {devices} is repeated for each, separated by commas
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # default kernel
-//! threads = [1, "all", "cores", "l3", "l3-cpus", "devices"] # default each placement's natural number
+//! threads = [1, "all", "cores", "l3", "l3-cpus", "node-cores", "devices"] # default each placement's natural number
 //! ```
 
 mod boot_parameters;
@@ -96,6 +96,8 @@ pub enum ThreadCount {
     L3,
     /// `l3-cpus`: one per CPU of the largest L3.
     L3Cpus,
+    /// `node-cores`: one per core of the largest memory node.
+    NodeCores,
     /// `devices`: one per named device.
     Devices,
 }
@@ -137,11 +139,12 @@ const REPEAT: StoppingRule = StoppingRule {
 };
 
 impl ThreadCount {
-    const WORDS: [(&'static str, Self); 5] = [
+    const WORDS: [(&'static str, Self); 6] = [
         ("all", Self::All),
         ("cores", Self::Cores),
         ("l3", Self::L3),
         ("l3-cpus", Self::L3Cpus),
+        ("node-cores", Self::NodeCores),
         ("devices", Self::Devices),
     ];
 }

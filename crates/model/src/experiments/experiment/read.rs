@@ -190,7 +190,7 @@ fn threads(
                 at,
                 what,
                 Some(format!(
-                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\""
+                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\""
                 )),
             )
         })?;

@@ -22,6 +22,10 @@ pub(crate) enum CpuRule {
     Little,
     /// CPUs of this memory node.
     Node(NodeId),
+    /// CPUs of the memory node of the devices.
+    NearDevice,
+    /// CPUs of the farthest other memory node from the devices.
+    FarFromDevice,
     /// CPUs of one memory node with enough cores; shared by the policies that only choose memory.
     OneNode,
 }
@@ -56,6 +60,8 @@ pub(super) fn choose_cpus(index: &CoreIndex, rule: CpuRule, threads: Option<usiz
         CpuRule::Big => one_kind(index, threads, "big"),
         CpuRule::Little => one_kind(index, threads, "little"),
         CpuRule::Node(node) => on_node(index, node, threads),
+        CpuRule::NearDevice => on_node(index, device_node(index)?, threads),
+        CpuRule::FarFromDevice => on_node(index, node_far_from_device(index)?, threads),
         CpuRule::OneNode => one_node(index, threads),
     }
 }
@@ -251,6 +257,33 @@ fn on_node(index: &CoreIndex, node: NodeId, threads: Option<usize>) -> Result<Cp
         ));
     }
     choose_from(index, &cores, threads, SpreadRule::Near, &format!("memory node {node} has"))
+}
+
+/// Returns the memory node with CPUs that the devices are attached to.
+fn device_node(index: &CoreIndex) -> Result<NodeId, String> {
+    let homes = index.homes();
+    let Some(first) = index.devices.first() else {
+        return Err("no device is named: use --device NAME, or devices = [\"NAME\"] in an experiment".into());
+    };
+    if let [only] = homes[..] {
+        return Ok(only);
+    }
+    if let Some(unknown) = index.devices.iter().find(|device| device.node.is_none()) {
+        return Err(format!("the system does not report the memory node of {}", unknown.name));
+    }
+    if let Some(other) = index.devices.iter().find(|device| device.node != first.node) {
+        return Err(format!("{} and {} are attached to different memory nodes", first.name, other.name));
+    }
+    let node = first.node.filter(|node| homes.contains(node));
+    node.ok_or_else(|| format!("the memory node of {} has no CPUs that this process may use", first.name))
+}
+
+fn node_far_from_device(index: &CoreIndex) -> Result<NodeId, String> {
+    let near = device_node(index)?;
+    let others = index.homes().into_iter().filter(|node| *node != near);
+    // `max_by_key` returns the last maximum, so reversing selects the first of equally far nodes.
+    let farthest = others.rev().max_by_key(|node| index.distance(near, *node));
+    farthest.ok_or_else(|| "this machine has one memory node with CPUs, so none is far from the device".into())
 }
 
 /// The lowest node with one core per thread, else with one CPU per thread. Without a number, the node with most cores.

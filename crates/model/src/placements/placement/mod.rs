@@ -56,7 +56,8 @@ pub fn parse_for(
 ) -> Result<Placement, PlacementError> {
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
-    let index = cores::CoreIndex::new(topology);
+    let named = route::devices(topology, devices).map_err(PlacementError::Invalid)?;
+    let index = cores::CoreIndex::new(topology).with_devices(named);
     let mut placement = if is_explicit(&rest) {
         parse_explicit(topology, &rest, threads, kernel)?
     } else {
@@ -95,12 +96,16 @@ pub struct ThreadCounts {
     pub l3: Option<usize>,
     /// CPUs of the largest L3, like `l3`.
     pub l3_cpus: Option<usize>,
+    /// Cores of the largest memory node. `None` if no core has a node.
+    pub node_cores: Option<usize>,
 }
 
 /// Returns the numbers of threads that the words stand for on this machine.
 pub fn thread_counts(topology: &Topology) -> ThreadCounts {
     let index = cores::CoreIndex::new(topology);
+    let on_node = |node| index.cores_where(|core| core.home == Some(node)).len();
     ThreadCounts {
+        node_cores: index.homes().into_iter().map(on_node).max(),
         all: index.cpu_count(&index.all_cores()),
         cores: index.cores.len(),
         l3: index.clusters.iter().map(|cluster| cluster.cores.len()).max(),

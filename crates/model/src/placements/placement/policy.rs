@@ -105,6 +105,20 @@ pub static POLICIES: &[Policy] = &[
         raced: true,
     },
     Policy {
+        name: "near-device",
+        about: "the memory node of the named device, one thread per core",
+        cpus: CpuRule::NearDevice,
+        memory: MemoryRule::Kernel,
+        raced: false,
+    },
+    Policy {
+        name: "far-from-device",
+        about: "the farthest other memory node from the named device, one thread per core",
+        cpus: CpuRule::FarFromDevice,
+        memory: MemoryRule::Kernel,
+        raced: false,
+    },
+    Policy {
         name: "node:N",
         about: "the CPUs and the memory of memory node N",
         cpus: CpuRule::Node(N),
@@ -272,7 +286,7 @@ pub fn offer_all(
             vec![policy.name.to_string()]
         }
     });
-    let index = CoreIndex::new(topology);
+    let index = CoreIndex::new(topology).with_devices(route::known_devices(topology, devices));
     let placements = policies.map(|policy| {
         let placement = named(&index, &policy, threads, kernel).map_err(|error| error.to_string());
         (policy, placement)

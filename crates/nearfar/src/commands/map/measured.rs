@@ -62,8 +62,8 @@ fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), 
             serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::failure)?
         }
         MapFormat::Csv => report::map::measured::csv(record, &map),
-        MapFormat::Svg => report::map::measured::svg(&map),
-        MapFormat::Numactl => report::map::numactl_measured(&record.machine.topology, &map),
+        MapFormat::Svg => report::map::measured::svg(&map, record.stamp()),
+        MapFormat::Numactl => report::map::numactl_measured(record, &map),
         MapFormat::Xml => xml(record, &map, args)?,
         _ => report::map::measured::text(record, &map, &output::stdout_style()),
     };

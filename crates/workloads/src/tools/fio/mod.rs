@@ -157,6 +157,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
         return Err(wrong(format!("requests of {each:.0} bytes instead of {block}")));
     }
     measured.push("iops", figures.rate)?;
+    measured.push("throughput", figures.bytes_per_second / 1e6)?;
     measured.push("bandwidth", figures.bytes_per_second / f64::from(1 << 20))?;
     latencies(figures, measured)?;
     if mixed {
