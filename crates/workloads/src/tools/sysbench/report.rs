@@ -1,4 +1,4 @@
-//! Parses the report of sysbench 1.0 line by line. Must not depend on how sysbench was started.
+//! Parses the report of sysbench 1.0 or 1.1 line by line. Must not depend on how sysbench was started.
 
 /// The values of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,8 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     }
     let report = SysbenchOutput {
         threads: number(output, "Number of threads:", "")? as u64,
-        total_time_s: number(output, "total time:", "s")?,
+        // Version 1.1 has another title.
+        total_time_s: number(output, "total time:", "s").or_else(|_| number(output, "time elapsed:", "s"))?,
         events: number(output, "total number of events:", "")?,
         min_ms: number(output, "min:", "")?,
         average_ms: number(output, "avg:", "")?,
@@ -42,12 +43,12 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     Err(format!("{} events in {} s are not a valid run", report.events, report.total_time_s))
 }
 
-/// Version 0.4 prints different lines, and the format after 1.0 is unknown.
+/// Version 0.4 prints different lines, and the format after 1.1 is unknown.
 fn check_version(output: &str) -> Result<(), String> {
     let first = output.lines().next().unwrap_or_default();
     match first.strip_prefix("sysbench ").and_then(|rest| rest.split_whitespace().next()) {
-        Some(version) if version.starts_with("1.0.") => Ok(()),
-        _ => Err(format!("line 1 '{first}' does not name version 1.0 of sysbench, the only supported one")),
+        Some(version) if version.starts_with("1.0.") || version.starts_with("1.1.") => Ok(()),
+        _ => Err(format!("line 1 '{first}' does not name sysbench 1.0 or 1.1, the supported versions")),
     }
 }
 
@@ -89,6 +90,7 @@ mod tests {
         let cases = [
             ("threads", include_str!("reports/threads-1.0.20.txt"), 2),
             ("mutex", include_str!("reports/mutex-1.0.20.txt"), 2),
+            ("mutex", include_str!("reports/mutex-1.1.0.txt"), 64),
             ("cpu", include_str!("reports/cpu-1.0.20.txt"), 2),
             ("memory", MEMORY, 2),
             ("memory", include_str!("reports/memory-none-1.0.20.txt"), 1),
