@@ -349,7 +349,7 @@ fn workload_without_its_program_is_skipped_with_the_reason() {
         read(&text).plan(&model(RYZEN), &specs(), options).unwrap()
     };
     let (all, some) = (plan(None), plan(Some(missing)));
-    // The names of the other tests do not depend on what is installed.
+    // The names of the other tests do not depend on installed programs.
     assert_eq!(some.cells[..], all.cells[..1]);
     let skipped: Vec<(&str, &str)> = some.skipped.iter().map(|skip| (skip.test.as_str(), skip.why.as_str())).collect();
     assert_eq!(skipped, [("queens n=9", "program nine is not installed")]);

@@ -134,7 +134,7 @@ impl Drop for StopOnPanic<'_> {
 struct Seat<'t> {
     /// CPU that the thread is pinned to; `None` if it may move.
     asked: Option<CpuId>,
-    /// Expected affinity mask of a thread that may move; empty if all CPUs are allowed.
+    /// Expected affinity mask of a thread that may move. Empty if it may use all CPUs.
     mask: &'t CpuSet,
 }
 

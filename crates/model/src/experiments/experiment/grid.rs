@@ -40,7 +40,7 @@ struct Combination<'a> {
     given: BTreeMap<String, String>,
     /// All parameters, or the reason why this machine does not support a value.
     parameters: Result<Parameters, String>,
-    /// What this machine lacks to run the workload with these parameters.
+    /// Requirement of the workload with these parameters that this machine lacks.
     missing: Option<String>,
 }
 
