@@ -116,7 +116,8 @@ impl Settings {
         let is_usual =
             |settings: &Self, key: &str| settings.facts.iter().all(|fact| fact.key != key || fact.is_usual());
         mine.chain(only_theirs)
-            .filter(|key| !VOLATILE_KEYS.contains(key) && !(is_usual(self, key) && is_usual(other, key)))
+            .filter(|key| !VOLATILE_KEYS.contains(key))
+            .filter(|key| !is_usual(self, key) || !is_usual(other, key))
             .map(|key| (key, self.fact(key), other.fact(key)))
             .filter(|(_, mine, theirs)| mine != theirs)
             .collect()

@@ -131,6 +131,7 @@ impl Drop for StopOnPanic<'_> {
 }
 
 /// The CPUs of one thread.
+#[derive(Clone, Copy)]
 struct Seat<'t> {
     /// CPU that the thread is pinned to; `None` if it may move.
     asked: Option<CpuId>,
@@ -153,7 +154,7 @@ where
 
 impl Seat<'_> {
     /// Pins the calling thread, or verifies its mask. Returns the CPU and the mask of a pinned thread.
-    fn take(&self) -> Result<Option<(CpuId, CpuSet)>, Failure> {
+    fn take(self) -> Result<Option<(CpuId, CpuSet)>, Failure> {
         let refused = |error: affinity::AffinityError| Failure::Failed(with_hint(&error));
         if let Some(cpu) = self.asked {
             return Ok(Some((cpu, affinity::pin_to(cpu).map_err(refused)?)));
