@@ -28,8 +28,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     }
     let report = SysbenchOutput {
         threads: number(output, "Number of threads:", "")? as u64,
-        // Version 1.1 has another title.
-        total_time_s: number(output, "total time:", "s").or_else(|_| number(output, "time elapsed:", "s"))?,
+        total_time_s: number(output, time_title(output), "s")?,
         events: number(output, "total number of events:", "")?,
         min_ms: number(output, "min:", "")?,
         average_ms: number(output, "avg:", "")?,
@@ -41,6 +40,11 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
         return Ok(report);
     }
     Err(format!("{} events in {} s are not a valid run", report.events, report.total_time_s))
+}
+
+/// Returns the title of the total time, which version 1.1 has renamed.
+fn time_title(output: &str) -> &'static str {
+    if output.starts_with("sysbench 1.1.") { "time elapsed:" } else { "total time:" }
 }
 
 /// Version 0.4 prints different lines, and the format after 1.1 is unknown.
