@@ -10,7 +10,7 @@ use model::experiments::experiment::{Experiment, PlanError, PlanOptions, SingleW
 use model::placements::placement::KernelFeatures;
 use model::values::plan::Plan;
 use model::values::units::{Bytes, Nanos};
-use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::workload::{ParameterKind, ParameterSpec, Parameters, Value, WorkloadSpec};
 use proptest::prelude::*;
 
 const RYZEN: &str = "ryzen5-2600";
@@ -66,7 +66,7 @@ fn read(text: &str) -> Experiment {
 }
 
 fn options(smoke: bool) -> PlanOptions<'static> {
-    PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[] }
+    PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[], missing: None }
 }
 
 /// Text after the two lines of the head, and beginning of the error after the file name.
@@ -338,6 +338,24 @@ fn experiment_without_a_runnable_cell_returns_the_reasons() {
 }
 
 #[test]
+fn workload_without_its_program_is_skipped_with_the_reason() {
+    let missing = |workload: &str, parameters: &Parameters| {
+        let is_it = workload == "queens" && parameters.0.get("n") == Some(&Value::Integer(9));
+        is_it.then(|| "program nine is not installed".to_string())
+    };
+    let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nset = {{ n = [8, 9] }}");
+    let plan = |missing| {
+        let options = PlanOptions { missing, ..options(false) };
+        read(&text).plan(&model(RYZEN), &specs(), options).unwrap()
+    };
+    let (all, some) = (plan(None), plan(Some(missing)));
+    // The names of the other tests do not depend on installed programs.
+    assert_eq!(some.cells[..], all.cells[..1]);
+    let skipped: Vec<(&str, &str)> = some.skipped.iter().map(|skip| (skip.test.as_str(), skip.why.as_str())).collect();
+    assert_eq!(skipped, [("queens n=9", "program nine is not installed")]);
+}
+
+#[test]
 fn experiment_grids_are_bounded() {
     let many: Vec<String> = (1..=300).map(|number| number.to_string()).collect();
     let text = format!(
@@ -497,7 +515,9 @@ fn far_memory_requires_a_workload_with_arrays() {
             warmup: 0,
             time_limit: Nanos(1_000_000_000),
         };
-        let plan = single.plan(&model(RK3399), &specs, PlanOptions { smoke: false, kernel, devices: &[] }).unwrap();
+        let plan = single
+            .plan(&model(RK3399), &specs, PlanOptions { smoke: false, kernel, devices: &[], missing: None })
+            .unwrap();
         let skipped: Vec<String> = plan.skipped.iter().map(|skip| skip.why.clone()).collect();
         (plan.cells.len(), skipped)
     };

@@ -291,7 +291,12 @@ fn multiple_devices_get_one_thread_each_and_all_interrupts_move() {
     let topology = xeon();
     let plan = |names: &[&str]| {
         let devices: Vec<String> = names.iter().map(|name| (*name).into()).collect();
-        let options = model::experiments::experiment::PlanOptions { smoke: false, kernel: NONE, devices: &devices };
+        let options = model::experiments::experiment::PlanOptions {
+            smoke: false,
+            kernel: NONE,
+            devices: &devices,
+            missing: None,
+        };
         experiment.plan(&topology, &specs, options)
     };
     let planned = |names: &[&str]| {

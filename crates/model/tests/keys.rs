@@ -184,6 +184,8 @@ fn cell_key_is_this_text() {
         reason: "any reason: it is not in the key".into(),
         threads: 2,
         bindings: vec![CpuId(0), CpuId(2), CpuId(1)],
+        // The name contains it.
+        loose: true,
         memory: MemoryPolicy::Interleave(nodes()),
         server_cpus: cpus("4-5,9"),
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],

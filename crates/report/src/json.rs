@@ -113,7 +113,7 @@ pub fn policies(policies: &[PolicyInfo]) -> Value {
     json!({ "policies": value(&policies) })
 }
 
-/// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or
+/// `{"placements":[{"policy","name","reason","threads","cpus","seats","loose","memory","same_as","lines"} or
 /// {"policy","unavailable"}]}`.
 pub fn placements(offers: &[PolicyLines]) -> Value {
     let offer = |PolicyLines { offer, lines }: &PolicyLines| match &offer.placement {
@@ -125,6 +125,7 @@ pub fn placements(offers: &[PolicyLines]) -> Value {
             "threads": placement.threads,
             "cpus": placement.cpus().to_string(),
             "seats": value(&placement.bindings),
+            "loose": placement.loose,
             "memory": placement.memory.to_string(),
             "same_as": offer.same_as,
             "lines": lines.as_ref().map(value),

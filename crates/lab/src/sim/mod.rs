@@ -48,6 +48,7 @@ impl SimExecutor {
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
         let second = (!trial.placement.server_cpus.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
         let cpus = trial.placement.cpus();
+        let pinned = if trial.placement.loose { &[][..] } else { &trial.placement.bindings };
         let binding =
             |cpu| ThreadBinding { requested: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         Evidence {
@@ -56,7 +57,7 @@ impl SimExecutor {
             cpus_seen: if trial.placement.is_pinned() { cpus } else { self.topology.allowed_cpus.clone() },
             polls: 1,
             threads_seen: trial.placement.threads as u64,
-            thread_bindings: trial.placement.bindings.iter().map(|cpu| binding(*cpu)).collect(),
+            thread_bindings: pinned.iter().map(|cpu| binding(*cpu)).collect(),
             pages: pages(trial),
             far: far(trial),
             budget: budget(trial),

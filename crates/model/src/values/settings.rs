@@ -11,6 +11,10 @@ use sha2::{Digest, Sha256};
 const VOLATILE_KEYS: [&str; 4] =
     ["kernel.boot-id", "memory.total-bytes", "memory.available-bytes", "memory.swap-used-bytes"];
 
+/// Memory policy that processes inherit: `default`, or a policy such as `interleave:0-7` that a kernel parameter or
+/// numactl has set.
+pub const MEMORY_POLICY: &str = "memory.policy";
+
 /// Prefix of the keys of user-defined facts, such as a rack or a data centre. They are not part of the fingerprint.
 pub const LABEL: &str = "label.";
 
@@ -38,6 +42,13 @@ pub enum FactValue {
 pub struct Settings {
     /// Facts with unique keys.
     pub facts: Vec<Fact>,
+}
+
+impl Fact {
+    /// Whether the fact has a value that recordings of earlier versions imply by omission.
+    fn is_usual(&self) -> bool {
+        self.key == MEMORY_POLICY && !matches!(&self.value, FactValue::Known(policy) if policy != "default")
+    }
 }
 
 impl Settings {
@@ -69,7 +80,7 @@ impl Settings {
 
     /// Iterates over the facts that change only if the machine is changed.
     pub fn lasting(&self) -> impl Iterator<Item = &Fact> {
-        self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()))
+        self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()) && !fact.is_usual())
     }
 
     /// Returns the value of a fact as an integer.
@@ -102,8 +113,11 @@ impl Settings {
     pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<(&'a str, Option<&'a FactValue>, Option<&'a FactValue>)> {
         let mine = self.facts.iter().map(|fact| fact.key.as_str());
         let only_theirs = other.facts.iter().map(|fact| fact.key.as_str()).filter(|key| self.fact(key).is_none());
+        let is_usual =
+            |settings: &Self, key: &str| settings.facts.iter().all(|fact| fact.key != key || fact.is_usual());
         mine.chain(only_theirs)
             .filter(|key| !VOLATILE_KEYS.contains(key))
+            .filter(|key| !is_usual(self, key) || !is_usual(other, key))
             .map(|key| (key, self.fact(key), other.fact(key)))
             .filter(|(_, mine, theirs)| mine != theirs)
             .collect()
@@ -179,6 +193,17 @@ mod tests {
         let mut reworded = unknown.clone();
         reworded.record("memory.thp", FactValue::Unavailable("b".into()));
         assert_eq!(reworded.fingerprint(), unknown.fingerprint());
+    }
+
+    #[test]
+    fn default_memory_policy_equals_recordings_without_one() {
+        let earlier = settings(&[("memory.thp", "madvise")]);
+        let default = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "default")]);
+        let interleaved = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "interleave:0-7")]);
+        assert_eq!(default.fingerprint(), earlier.fingerprint());
+        assert_ne!(interleaved.fingerprint(), default.fingerprint());
+        assert_eq!(default.differences(&earlier), []);
+        assert_eq!(earlier.differences(&interleaved).len(), 1);
     }
 
     #[test]

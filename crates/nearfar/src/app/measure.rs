@@ -29,7 +29,8 @@ fn prepare(request: &MeasureRequest) -> Result<(TargetMachine, Plan), CliError> 
     let target = TargetMachine::read(&request.session.machine)?;
     let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
     let MeasureRequest { workload, smoke, devices, .. } = request;
-    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
+    let missing = target.missing();
+    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices, missing };
     let mut plan = workload
         .plan(&catalogue.topology, &workloads::specs(), options)
         .map_err(|error| CliError::plan(&error).maybe_hint(policy_hint(&workload.placements).as_deref()))?;

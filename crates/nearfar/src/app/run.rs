@@ -44,7 +44,12 @@ fn prepare(request: &RunRequest) -> Result<(TargetMachine, Plan), CliError> {
     let target = TargetMachine::read(&request.session.machine)?;
     let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
     devices(&catalogue.topology, &request.devices).map_err(CliError::usage)?;
-    let options = PlanOptions { smoke: request.smoke, kernel: workloads::offers(), devices: &request.devices };
+    let options = PlanOptions {
+        smoke: request.smoke,
+        kernel: workloads::offers(),
+        devices: &request.devices,
+        missing: target.missing(),
+    };
     let plan = request.experiment.plan_with(&catalogue.topology, &workloads::specs(), options, &request.overridden);
     let mut plan = plan.map_err(|error| CliError::plan(&error))?;
     check(&plan, &target)?;

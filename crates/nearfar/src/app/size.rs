@@ -91,7 +91,7 @@ fn plan(request: &SizeRequest, target: &TargetMachine, need: Bytes) -> Result<Pl
         warmup: request.warmup,
         time_limit: request.time_limit,
     };
-    let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[] };
+    let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[], missing: None };
     let mut plan =
         single.plan(&target.machine.topology, &workloads::specs(), options).map_err(|error| CliError::plan(&error))?;
     let (program, within_percent) = (&request.command[0], request.within_percent);

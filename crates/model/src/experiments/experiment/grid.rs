@@ -40,6 +40,8 @@ struct Combination<'a> {
     given: BTreeMap<String, String>,
     /// All parameters, or the reason why this machine does not support a value.
     parameters: Result<Parameters, String>,
+    /// Requirement of the workload with these parameters that this machine lacks.
+    missing: Option<String>,
 }
 
 /// Inputs of a plan besides the experiment.
@@ -161,7 +163,8 @@ fn combinations<'a>(
             let given = if ctx.options.smoke { at_smoke_size(spec, given, kept) } else { given };
             let parameters = with_device(&given, ctx.devices)
                 .and_then(|given| spec.resolve(&given, ctx.topology.last_cache_bytes()));
-            all.push(Combination { task, spec, given, parameters });
+            let missing = ctx.options.missing.and_then(|missing| missing(&spec.name, parameters.as_ref().ok()?));
+            all.push(Combination { task, spec, given, parameters, missing });
         }
     }
     Ok(all)
@@ -218,6 +221,12 @@ impl Combination<'_> {
         let order = self.spec.parameters.iter().map(|parameter| &parameter.name).filter(|name| varies(name));
         let words = order.filter_map(|name| Some(format!("{name}={}", shown.get(name)?)));
         std::iter::once(self.task.title().to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the parameters, or the reason why this machine cannot measure them.
+    fn parameters_here(&self) -> Result<Parameters, String> {
+        let parameters = self.parameters.clone()?;
+        self.missing.clone().map_or(Ok(parameters), Err)
     }
 
     /// Returns the values as displayed in tables. Multiples of the cache size are kept, so that a test has the same
@@ -306,7 +315,7 @@ fn fill(
     let choices = thread_choices(combination, ctx);
     for threads in &choices {
         for (name, placed) in place_all(combination, threads, first, ctx) {
-            match placed.and_then(|placement| Ok((placement, combination.parameters.clone()?))) {
+            match placed.and_then(|placement| Ok((placement, combination.parameters_here()?))) {
                 Ok((placement, parameters)) => {
                     cells.push(Cell::new(combination.spec, test.into(), parameters, placement));
                 }

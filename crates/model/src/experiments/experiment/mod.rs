@@ -47,6 +47,7 @@ use crate::hint::Hinted;
 use crate::placements::placement::KernelFeatures;
 use crate::values::plan::StoppingRule;
 use crate::values::units::Nanos;
+use crate::values::workload::Parameters;
 
 /// A parsed experiment, validated against the available workloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -103,7 +104,7 @@ pub enum ThreadCount {
 }
 
 /// Options of a plan that the experiment does not define.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PlanOptions<'a> {
     /// Run two blocks at smoke-test sizes, to check that the experiment runs.
     pub smoke: bool,
@@ -111,6 +112,9 @@ pub struct PlanOptions<'a> {
     pub kernel: KernelFeatures,
     /// Replaces the devices of the experiment; empty to keep them.
     pub devices: &'a [String],
+    /// Returns what the machine lacks to run a workload with these parameters. `None` if everything counts as present, as
+    /// on a simulated machine.
+    pub missing: Option<fn(&str, &Parameters) -> Option<String>>,
 }
 
 /// An error in an experiment file, with its location.

@@ -2,7 +2,8 @@
 //!
 //! Must not depend on `policy`.
 
-use super::cores::{ClusterNoun, CoreIndex};
+use super::cores::{ClusterNoun, Core, CoreIndex};
+use super::loose;
 use super::reason::{self, count};
 use super::region::{SpreadRule, choose, choose_cores, choose_over_clusters, slowness};
 use crate::values::id_set::{CpuId, NodeId};
@@ -64,6 +65,25 @@ pub(super) fn choose_cpus(index: &CoreIndex, rule: CpuRule, threads: Option<usiz
         CpuRule::FarFromDevice => on_node(index, node_far_from_device(index)?, threads),
         CpuRule::OneNode => one_node(index, threads),
     }
+}
+
+/// Returns the CPUs that the threads of a loose placement share: all CPUs of the core, kind of cores or memory node that
+/// a rule names; of other rules, the chosen CPUs.
+pub(super) fn loosened(index: &CoreIndex, rule: CpuRule, chosen: &CpuList) -> Result<CpuList, String> {
+    let core_of_first = chosen.cpus.first().and_then(|cpu| index.core_of(*cpu)).ok_or_else(loose::no_cpus)?;
+    let all_of = |matches: &dyn Fn(&Core) -> bool| -> Vec<CpuId> {
+        index.cores.iter().filter(|core| matches(core)).flat_map(|core| core.cpus.iter().copied()).collect()
+    };
+    let mut cpus = match rule {
+        CpuRule::OneCore => core_of_first.cpus.clone(),
+        CpuRule::Big | CpuRule::Little => all_of(&|core| core.kind == core_of_first.kind),
+        CpuRule::Node(_) | CpuRule::OneNode => all_of(&|core| core.home == core_of_first.home),
+        _ => chosen.cpus.clone(),
+    };
+    index.sort(&mut cpus);
+    let reason = format!("{} may use all of {}", count(chosen.threads, "thread"), reason::shared_cpus(index, &cpus));
+    let length = cpus.len().max(chosen.threads);
+    Ok(CpuList { cpus: cpus.into_iter().cycle().take(length).collect(), threads: chosen.threads, reason })
 }
 
 fn one_thread_each(index: &CoreIndex, cpus: Vec<CpuId>) -> CpuList {

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::cores::CoreIndex;
-use super::cpu_rule::{CpuRule, choose_cpus};
+use super::cpu_rule::{CpuRule, choose_cpus, loosened};
 use super::memory::{KernelFeatures, MemoryRule, choose_memory};
 use super::{PlacementError, parse_for, route, same_place};
 use crate::values::id_set::NodeId;
@@ -172,6 +172,10 @@ const MODIFIERS: &[PolicyInfo] = &[
     PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
     PolicyInfo { name: "irq:spread", about: "the device's interrupts round-robin over all cores" },
     PolicyInfo {
+        name: "loose",
+        about: "every thread may use all CPUs of the placement, as under taskset: smt-one-l3+loose",
+    },
+    PolicyInfo {
         name: "expand:SIZE",
         about: "at most SIZE of DRAM, the rest far, as with nearfar expand: one-core+expand:2GiB",
     },
@@ -326,12 +330,32 @@ pub(crate) fn named(
     threads: Option<usize>,
     kernel: KernelFeatures,
 ) -> Result<Placement, PlacementError> {
+    resolve(index, name, threads, kernel, false)
+}
+
+/// Like [`named`], with all CPUs for every thread.
+pub(super) fn named_loose(
+    index: &CoreIndex,
+    name: &str,
+    threads: Option<usize>,
+    kernel: KernelFeatures,
+) -> Result<Placement, PlacementError> {
+    resolve(index, name, threads, kernel, true)
+}
+
+fn resolve(
+    index: &CoreIndex,
+    name: &str,
+    threads: Option<usize>,
+    kernel: KernelFeatures,
+    loose: bool,
+) -> Result<Placement, PlacementError> {
     let name = name.trim();
     let rules = rules(name).map_err(PlacementError::Invalid)?;
     if threads == Some(0) {
         return Err(PlacementError::Invalid("the number of threads must be at least 1".into()));
     }
-    place(index, name, rules, threads, kernel).map_err(PlacementError::Unavailable)
+    place(index, name, rules, threads, kernel, loose).map_err(PlacementError::Unavailable)
 }
 
 /// Checks that a name is valid on some machine.
@@ -345,11 +369,13 @@ fn place(
     (cpu_rule, memory_rule): (CpuRule, MemoryRule),
     threads: Option<usize>,
     kernel: KernelFeatures,
+    loose: bool,
 ) -> Result<Placement, String> {
-    let list = choose_cpus(index, cpu_rule, threads)?;
+    let chosen = choose_cpus(index, cpu_rule, threads)?;
+    let list = if loose { loosened(index, cpu_rule, &chosen)? } else { chosen };
     let (memory, memory_reason) = choose_memory(index, memory_rule, &list.cpus, kernel)?;
     let reason = if memory_reason.is_empty() { list.reason } else { format!("{}; {memory_reason}", list.reason) };
-    Ok(Placement { name: name.into(), reason, bindings: list.cpus, memory, ..Placement::kernel(list.threads) })
+    Ok(Placement { name: name.into(), reason, bindings: list.cpus, loose, memory, ..Placement::kernel(list.threads) })
 }
 
 /// Returns the rules for CPUs and memory that a name stands for.

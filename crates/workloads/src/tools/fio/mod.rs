@@ -58,6 +58,10 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
+pub(crate) fn missing(_: &Parameters) -> Option<String> {
+    installed::missing("fio", "fio")
+}
+
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     installed::require("fio", "fio")?;
     let scratch = Scratch::new(&std::env::temp_dir())?;
