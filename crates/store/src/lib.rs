@@ -24,6 +24,7 @@
 //!   `a_bucket_has_the_names_and_bytes_of_a_directory` (tests/store/parquet/bucket.rs).
 //! - A comparison of exported files equals that of the results file, byte for byte.
 //!   Test: `parquet_comparisons_equal_those_of_the_results_file` (nearfar/tests/parquet.rs).
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 
 mod address;

@@ -9,6 +9,7 @@
 //!   memory finds. Tests: `nearfar/tests/bfs_beyond_dram.rs`; `semi_external_graphs_equal_graphs_built_in_core`
 //!   (`graph/src/out_of_core/tests.rs`).
 //! - A value that cannot be measured is `Unavailable` with a reason, never 0.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 mod command_spec;
 mod describe;

@@ -64,7 +64,7 @@ fn read_jobs(file: &Path, placements: &[String], quiet: bool) -> Result<Experime
     let options = JobFileOptions { name: &stem, placements };
     let jobs = experiment::read_jobs(&text, &name, options, &workloads::specs()).map_err(CliError::usage)?;
     for note in jobs.notes.iter().filter(|_| !quiet) {
-        eprintln!("note: {note}");
+        message!("note: {note}");
     }
     Ok(jobs.experiment)
 }

@@ -22,7 +22,7 @@ pub fn measure(request: &MeasuredMapRequest) -> Result<RunResult, CliError> {
     let (guard, (target, plan)) = session.acquire(|| prepare(request))?;
     if !session.quiet() {
         let estimate = forecast(&plan, &History::default());
-        eprintln!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
+        message!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
     }
     let result = complete(session, guard, &target, plan, request.fresh)?;
     // Read again, because the end is stored now.

@@ -189,7 +189,7 @@ fn wait(owner: &str, may_wait: bool, stop: &AtomicBool) -> Result<MachineLock, C
     if !may_wait {
         return Err(held_by(owner).hint("wait for it with --wait"));
     }
-    eprintln!("waiting for {owner}");
+    message!("waiting for {owner}");
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOCK_POLL_INTERVAL);
         if let Ok(lock) = try_lock()? {
@@ -214,7 +214,7 @@ fn tune(
     let mut changed = AppliedSettings::begin(site).map_err(|error| failure(&error))?;
     let outcomes = apply(&mut changed, settings).map_err(|error| failure(&error))?;
     if !quiet {
-        outcomes.iter().for_each(|(setting, outcome)| eprintln!("{}", describe(*setting, outcome)));
+        outcomes.iter().for_each(|(setting, outcome)| message!("{}", describe(*setting, outcome)));
     }
     Ok(Some(changed))
 }
@@ -224,7 +224,7 @@ fn tune(
 fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     let restored = undo::restore(site, false).map_err(|error| failure(&error))?;
     if !quiet {
-        restored.iter().for_each(|restored| eprintln!("after an interrupted run: {restored}"));
+        restored.iter().for_each(|restored| message!("after an interrupted run: {restored}"));
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(()),
@@ -241,13 +241,13 @@ fn warn_pending(site: &SettingsRoot) {
     match undo::pending(site) {
         Ok(pending) => {
             for change in &pending {
-                eprintln!(
+                message!(
                     "nearfar: an interrupted run changed {} from {} to {}; restore it with nearfar restore",
                     change.setting, change.old, change.new
                 );
             }
         }
-        Err(error) => eprintln!("nearfar: {}", error.what),
+        Err(error) => message!("nearfar: {}", error.what),
     }
 }
 
@@ -263,10 +263,10 @@ fn describe(setting: TunedSetting, outcome: &TuneOutcome) -> String {
 fn print_unsettled(restored: &[Restored]) {
     let unsettled: Vec<&Restored> = restored.iter().filter(|restored| !restored.is_settled()).collect();
     for restored in &unsettled {
-        eprintln!("nearfar: {restored}");
+        message!("nearfar: {restored}");
     }
     if !unsettled.is_empty() {
-        eprintln!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
+        message!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
     }
 }
 

@@ -97,7 +97,7 @@ pub fn resume_or_begin(
         let unfinished = store.find_unfinished(&plan.key(), &fingerprint, target.simulated.as_deref());
         if let Some(record) = unfinished.map_err(CliError::failure)? {
             if !quiet {
-                eprintln!("resuming run {}; to start a new run, use --fresh", record.id);
+                message!("resuming run {}; to start a new run, use --fresh", record.id);
             }
             return Ok(record);
         }

@@ -50,7 +50,7 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
     let session = &request.session;
     let (guard, target) = session.acquire(|| TargetMachine::read(&session.machine))?;
     if !session.quiet() {
-        eprintln!("measuring the peak memory without a limit");
+        message!("measuring the peak memory without a limit");
     }
     let need = lab::real::required(&request.command, &far_site(), request.time_limit, &guard.stop)
         .map_err(|status| peak_error(&status))?;

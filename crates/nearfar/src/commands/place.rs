@@ -46,14 +46,14 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         if let Some(name) = &args.result.save {
             save(&mut store, name, &record, winner)?;
             if !common.quiet {
-                eprintln!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
+                message!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
             }
         }
         if args.result.apply {
             return Err(exec(&args.command, args.trial.shell, winner));
         }
     } else if args.result.apply || args.result.save.is_some() {
-        eprintln!("nearfar: undecided, so no placement was saved or applied");
+        message!("nearfar: undecided, so no placement was saved or applied");
     }
     Ok(status(answer.claim, record.ended.is_none()))
 }
@@ -200,7 +200,7 @@ fn use_saved(name: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult
     let saved = existing_store(common)?.saved_placement(name).map_err(CliError::usage)?;
     let target = TargetMachine::read(&requests::machine(&args.machine))?;
     for change in saved.changes(&target.machine) {
-        eprintln!("nearfar: warning: the machine has changed since {name} was measured: {change}");
+        message!("nearfar: warning: the machine has changed since {name} was measured: {change}");
     }
     Err(exec(&args.command, args.trial.shell, &saved.placement))
 }

@@ -44,9 +44,9 @@ fn print_next_boot(experiment: &Experiment, store: &Store) -> Result<(), CliErro
     let lines: Vec<&str> = command_lines.iter().map(String::as_str).collect();
     match experiment.unmeasured_boots(&lines)[..] {
         [] if experiment.boots.is_empty() => {}
-        [] => eprintln!("all boots are measured; compare them with nearfar compare --by boot"),
-        ["", ..] => eprintln!("next: boot without {} and rerun the command", experiment.boots.join(", ")),
-        [boot, ..] => eprintln!("next: boot with the kernel parameters {boot} and rerun the command"),
+        [] => message!("all boots are measured; compare them with nearfar compare --by boot"),
+        ["", ..] => message!("next: boot without {} and rerun the command", experiment.boots.join(", ")),
+        [boot, ..] => message!("next: boot with the kernel parameters {boot} and rerun the command"),
     }
     Ok(())
 }

@@ -103,12 +103,12 @@ fn print_summary(summary: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) 
     if common.quiet {
         return Ok(());
     }
-    eprintln!("{content}");
+    message!("{content}");
     let taken: Vec<String> = taken.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
-    eprintln!("removed: {}", if taken.is_empty() { "nothing".into() } else { taken.join(", ") });
-    eprintln!("kept; check that these names may be published:");
-    names.iter().for_each(|(kind, name)| eprintln!("  {kind}: {name}"));
-    eprintln!(
+    message!("removed: {}", if taken.is_empty() { "nothing".into() } else { taken.join(", ") });
+    message!("kept; check that these names may be published:");
+    names.iter().for_each(|(kind, name)| message!("  {kind}: {name}"));
+    message!(
         "hint: view the file as others will: nearfar --store {} show",
         model::values::shell::quote_arg(&args.output.display().to_string())
     );

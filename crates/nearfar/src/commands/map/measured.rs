@@ -33,7 +33,7 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     let result = measure(&request)?;
     show(&result.store, &result.record, args)?;
     if !common.quiet {
-        eprintln!("{}", end_message(result.end, &result.record));
+        message!("{}", end_message(result.end, &result.record));
     }
     Ok(status(&result.finding, result.end))
 }
