@@ -64,6 +64,7 @@ impl RunGuard {
         simulated: bool,
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
+        workloads::remove_stale_trial_dirs();
         if simulated {
             let signals = Signals::watch(request.quieten.is_some())?;
             let guard = Self::new(signals, None, None, request);
@@ -147,6 +148,8 @@ impl Drop for RunGuard {
         if let Some(changed) = self.changed.take() {
             print_unsettled(&changed.restore());
         }
+        // A trial that was killed cannot remove its own.
+        workloads::remove_stale_trial_dirs();
         self.signals.exits_at_once.store(true, Ordering::Relaxed);
     }
 }
