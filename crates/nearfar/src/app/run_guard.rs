@@ -79,6 +79,9 @@ impl RunGuard {
             Ok(lock) => lock,
             Err(owner) => wait(&owner, request.wait, &signals.stop)?,
         };
+        if let Some(owner) = lock.concurrent().filter(|_| !request.quiet) {
+            message!("warning: {owner} is measuring on this machine too; the runs may disturb each other");
+        }
         let site = site(request.settings_root.as_deref());
         let changed = tune(request.quieten.as_deref(), &site, request.quiet)?;
         let has_changes = changed.as_ref().is_some_and(AppliedSettings::has_changes);
