@@ -5,6 +5,7 @@ mod figure;
 mod http_pages;
 mod load;
 mod plot;
+mod policy;
 mod race;
 mod run;
 mod size;
@@ -30,6 +31,7 @@ use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
+pub use policy::security_policy;
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
@@ -117,6 +119,8 @@ pub fn render(page: &ReportPage) -> String {
         style: STYLE,
         script: SCRIPT,
         live: LIVE_SCRIPT,
+        // A server sends its own policy.
+        policy: page.served.is_none().then(|| format!("{}; form-action 'none'", security_policy(&[SCRIPT]))),
     };
     report.render().expect("the template renders")
 }
@@ -154,6 +158,8 @@ struct ReportTemplate<'a> {
     style: &'static str,
     script: &'static str,
     live: &'static str,
+    /// The Content-Security-Policy of a file.
+    policy: Option<String>,
 }
 
 /// A comparison with its findings in sentences.
