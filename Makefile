@@ -35,6 +35,7 @@ check: ## formatting, lints, documentation, wording, spelling, names, commit mes
 	@$(CARGO) clippy --workspace --all-targets --features $(DEPENDENCIES) --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet --document-private-items
 	@scripts/check-house
+	@scripts/check-crates
 	@scripts/check-words
 	@scripts/check-commits
 	@scripts/check-docs
