@@ -5,6 +5,7 @@ use std::path::Path;
 use model::values::capture::Capture;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
+use model::values::settings::Settings;
 use model::values::trial::short_hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,21 +33,23 @@ impl Store {
     pub fn find_unfinished(
         &self,
         plan_key: &str,
-        machine_fingerprint: &str,
+        settings: &Settings,
         simulated: Option<&str>,
     ) -> Result<Option<RunRecord>, StoreError> {
         self.read(|connection| {
-            let sql = "SELECT run.id FROM run JOIN machine ON machine.number = run.machine WHERE plan_key = ?1 \
-                       AND machine.fingerprint = ?2 AND simulated IS NOT DISTINCT FROM ?3 AND ended IS NULL \
-                       ORDER BY run.number DESC";
-            let values = [plan_key.into(), machine_fingerprint.into(), simulated.into()];
-            for id in connection.all(sql, &values, |row| row.get(0).map(RunId))? {
-                if connection.claim(&id.0)? {
-                    return find(connection, &id);
+            for record in unfinished(connection, plan_key, simulated)? {
+                let is_same = record.machine.settings.identity_changes(settings).is_empty();
+                if is_same && connection.claim(&record.id.0)? {
+                    return Ok(Some(record));
                 }
             }
             Ok(None)
         })
+    }
+
+    /// The newest run of this plan, real or simulated, that has not ended, on any machine state.
+    pub fn newest_unfinished(&self, plan_key: &str, simulated: Option<&str>) -> Result<Option<RunRecord>, StoreError> {
+        self.read(|connection| Ok(unfinished(connection, plan_key, simulated)?.into_iter().next()))
     }
 
     /// All runs in the order in which they were begun here or imported.
@@ -85,6 +88,18 @@ impl Store {
 
 const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
                       FROM run JOIN machine ON machine.number = run.machine";
+
+/// The runs of a plan that have not ended, newest first.
+fn unfinished(
+    connection: &Connection,
+    plan_key: &str,
+    simulated: Option<&str>,
+) -> Result<Vec<RunRecord>, StoreErrorKind> {
+    let sql = "SELECT id FROM run WHERE plan_key = ?1 AND simulated IS NOT DISTINCT FROM ?2 AND ended IS NULL \
+               ORDER BY number DESC";
+    let ids = connection.all(sql, &[plan_key.into(), simulated.into()], |row| row.get(0).map(RunId))?;
+    ids.iter().filter_map(|id| find(connection, id).transpose()).collect()
+}
 
 const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerprint, started_unix_ms, ended, \
        json_array_length(plan, '$.cells'), \

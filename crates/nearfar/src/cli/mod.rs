@@ -320,6 +320,9 @@ pub struct RunArgs {
     /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// Resume this unfinished run even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
     /// Maximum total time, instead of the budget of the experiment
     #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,

@@ -15,6 +15,7 @@ const OMITTED: &[&str] = &[
     "output",
     "dry_run",
     "fresh",
+    "resume",
     "explain",
     "apply",
     "save",

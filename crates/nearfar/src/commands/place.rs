@@ -14,6 +14,7 @@ use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
 use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
@@ -34,7 +35,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         place: place_request(args)?,
         map: requests::map(&args.map, common),
         refine: args.search.refine,
-        fresh: args.stopping.fresh,
+        resume: ResumeRule::new(args.stopping.fresh, args.stopping.resume.as_deref()),
     };
     if args.stopping.explain {
         return explain(&plan(&request)?, args.format);

@@ -5,6 +5,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::run::{self, RunRequest, measured_boots};
+use crate::app::session::ResumeRule;
 use crate::cli::{GlobalArgs, RunArgs};
 use crate::error::{CliError, CommandResult};
 use crate::requests;
@@ -34,7 +35,7 @@ fn request(args: &RunArgs, common: &GlobalArgs) -> Result<RunRequest, CliError> 
         devices: args.devices.clone(),
         smoke: args.smoke,
         budget: args.budget.as_deref().map(Nanos::parse).transpose().map_err(CliError::usage)?,
-        fresh: args.fresh,
+        resume: ResumeRule::new(args.fresh, args.resume.as_deref()),
     })
 }
 
