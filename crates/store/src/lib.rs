@@ -63,6 +63,8 @@ use sql::Connection;
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// The directory of the open copy, if the file itself must not change. Removed after the connection is closed.
+    copy: Option<files::TempDir>,
 }
 
 impl Store {

@@ -36,7 +36,7 @@ fn merge_all(files: Vec<JobCopy>, store: &mut Store) -> Result<Result<Collected,
             jobs.push((job, MergeReport::default()));
             continue;
         };
-        if let Err(error) = Store::open_existing(&file).and_then(|copy| copy.check()) {
+        if let Err(error) = Store::open_unchanged(&file).and_then(|copy| copy.check()) {
             return Ok(Err(NodeError::new(
                 NodeErrorKind::Refused,
                 format!("the copy of {job} cannot be read: {error}"),
