@@ -19,6 +19,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::{Access, AtFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 pub use new_file::NewFile;
@@ -53,6 +54,11 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 /// Errors of the system.
 pub fn sync_dir_of(path: &Path) -> io::Result<()> {
     File::open(dir_of(path))?.sync_all()
+}
+
+/// Whether this user may create files in a directory. `false` also on a read-only file system.
+pub fn is_writable(dir: &Path) -> bool {
+    rustix::fs::accessat(rustix::fs::CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
 }
 
 /// Returns the directory that contains a path.

@@ -198,7 +198,7 @@ fn endless_and_repetitive_input_files_are_limited() {
     let cases: [(&[&str], &str); 4] = [
         (&["run", "/dev/zero"], "larger than 1 MiB"),
         (&["run", "--fio", "/dev/zero"], "larger than 1 MiB"),
-        (&["import", "/dev/zero"], "larger than"),
+        (&["import", "/dev/zero"], "unknown file format"),
         (&["run", "--fio", "same.fio", "--dry-run", "--sim", MODEL], ""),
     ];
     for (args, expected) in cases {
@@ -211,4 +211,45 @@ fn endless_and_repetitive_input_files_are_limited() {
         let output = run(dir, &args);
         assert!(output.stdout.len() + output.stderr.len() < 1 << 20, "{args:?}");
     }
+}
+
+#[test]
+fn results_file_removed_during_the_run_is_an_error() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    let args = ["--store", "r.db", "measure", "command", "-r", "500", "--quiet", "--", "true"];
+    let mut child = nearfar(dir, &args).stdout(Stdio::null()).spawn().expect("the program starts");
+    let start = Instant::now();
+    while fs::metadata(dir.join("r.db-wal")).map_or(0, |wal| wal.len()) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(60) && child.try_wait().expect("a child").is_none());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    fs::remove_file(dir.join("r.db")).expect("the file exists");
+    let output = child.wait_with_output().expect("the process is a child");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("r.db was removed or replaced during the run"), "{}", stderr(&output));
+}
+
+#[test]
+fn results_file_on_a_read_only_disk_is_named_as_such() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let output = run(dir.path(), &["--store", "/proc/1/results.db", "measure", "queens", "--sim", MODEL, "-r", "2"]);
+    let text = stderr(&output);
+    assert!(!output.status.success() && !text.contains("unable to open database file"), "{text}");
+}
+
+#[test]
+fn fleet_without_a_reached_node_promises_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    let ssh = dir.join("ssh");
+    fs::write(&ssh, "#!/bin/sh\necho 'ssh: connect to host a port 22: No route to host' >&2\nexit 255\n")
+        .expect("writable");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
+    let args = ["fleet", "run", "quick", "--on", "ssh:a,b", "--node-timeout", "1s"];
+    let output = nearfar(dir, &args).env("PATH", path).output().expect("the program starts");
+    let text = stderr(&output);
+    assert!(!output.status.success() && text.contains("No route to host"), "{text}");
+    assert!(!text.contains("continue if this program ends"), "{text}");
 }

@@ -281,6 +281,9 @@ fn explain_failure(failure: ffi::Error, message: Option<String>, path: PathBuf) 
             StoreError::Damaged { path, cause: "the file is truncated".into() }
         }
         ErrorCode::ReadOnly => StoreError::ReadOnly { path },
+        ErrorCode::CannotOpen if !path.exists() && !files::is_writable(files::dir_of(&path)) => {
+            StoreError::ReadOnly { path }
+        }
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::CannotOpen { path, cause },
         _ => StoreError::Refused { path, cause },
     }

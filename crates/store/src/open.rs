@@ -12,7 +12,7 @@ use crate::error::StoreErrorKind;
 use crate::lock::with_suffix;
 use crate::schema::{self, FileKind, VERSION};
 use crate::sql::Connection;
-use crate::{Store, StoreError};
+use crate::{FileIdentity, Store, StoreError};
 
 /// Maximum wait for another program's lock. Its transactions take milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -153,7 +153,7 @@ impl Store {
             Ok(connection)
         };
         let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
-        Ok(Self { connection, path: path.into(), copy: None })
+        Ok(Self { connection, path: path.into(), copy: None, identity: FileIdentity::of(path) })
     }
 
     #[cfg(feature = "postgres")]
@@ -166,7 +166,7 @@ impl Store {
             Ok(connection)
         };
         let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(&path))?;
-        Ok(Self { connection, path, copy: None })
+        Ok(Self { connection, path, copy: None, identity: None })
     }
 
     #[cfg(not(feature = "postgres"))]
@@ -247,7 +247,11 @@ impl FileState {
 fn copy_complete(path: &Path) -> std::io::Result<TempDir> {
     let dir = TempDir::new(&std::env::temp_dir(), "nearfar-copy-")?;
     let suffixes = ["", "-wal", "-journal"];
-    let state = || suffixes.map(|suffix| std::fs::metadata(with_suffix(path, suffix)).map(|file| (file.len(), file.modified().ok())).ok());
+    let state = || {
+        suffixes.map(|suffix| {
+            std::fs::metadata(with_suffix(path, suffix)).map(|file| (file.len(), file.modified().ok())).ok()
+        })
+    };
     for _ in 0..COPIES_MAX {
         let before = state();
         for suffix in suffixes {

@@ -1,14 +1,16 @@
 //! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring
 //! commands share.
 
-use lab::progress::RunEnd;
+use std::sync::atomic::Ordering;
+
+use lab::progress::{RunEnd, RunEvent};
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::plan::Plan;
 use model::values::record::RunRecord;
 use model::values::settings::FactValue;
 use model::values::trial::Role;
 use model::values::workload::Parameters;
-use store::{Store, StoreError};
+use store::{FileIdentity, Store, StoreError};
 use workloads::{Runner, TrialContext};
 
 use crate::app::results_file::ResultsFile;
@@ -138,7 +140,8 @@ pub fn resume_or_begin(
 /// Returns the run that the user names. It must be an unfinished run of the plan.
 fn named_run(store: &Store, target: &TargetMachine, plan: &Plan, name: &str) -> Result<RunRecord, CliError> {
     let record = store.run(name).map_err(|error| CliError::store(&error, CliStatus::Usage))?;
-    let refused = |why: &str| Err(CliError::usage(format!("--resume {name}: {why}")).hint("nearfar show --runs lists the runs"));
+    let refused =
+        |why: &str| Err(CliError::usage(format!("--resume {name}: {why}")).hint("nearfar show --runs lists the runs"));
     if record.ended.is_some() {
         return refused("the run has ended");
     }
@@ -205,7 +208,20 @@ pub fn execute(
     let routes = guard.routes(&record.plan)?;
     let mut executor = target.executor(&record.plan, stop.clone(), routes)?;
     let mut progress = Progress::new(record, quiet);
-    let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
+    let file = store.identity();
+    let is_in_place = || file.as_ref().is_none_or(FileIdentity::is_in_place);
+    let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| {
+        progress.show(&event);
+        // SQLite keeps writing to a file that has no name any more.
+        if matches!(event, RunEvent::Stored { .. }) && !is_in_place() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
     progress.finish();
+    if !is_in_place() {
+        let path = store.path().display();
+        return Err(CliError::failure(format!("{path} was removed or replaced during the run; its trials are lost"))
+            .hint("rerun the command, and leave the file and its -wal in place until it ends"));
+    }
     end.map_err(|error| CliError::store(&error, CliStatus::Failure))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fleet::{FollowOptions, JobName, JobState, JobStatus, Manifest, NodeName, PerNode, Reply};
+use fleet::{FollowOptions, JobName, JobState, JobStatus, Manifest, NodeEvent, NodeName, PerNode, Reply};
 use model::values::shell::quote_argv;
 use serde_json::json;
 
@@ -33,12 +33,16 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
         Reply::Manifest(manifest) => return write_manifest(&manifest, &args.manifest, common),
     };
     let nodes = engine.nodes();
-    if !common.quiet {
-        message!("{} on {} nodes; they keep running if this program ends", job.order.job, nodes.len());
-    }
     let options = FollowOptions { watch: !args.detach, patience: Duration::from_nanos(args.node_timeout.0) };
     let mut lines = StatusLines::new(nodes, common.quiet || args.detach);
-    let results = jobs.follow(options, |node, event| lines.show(node, event));
+    let mut is_announced = common.quiet;
+    let results = jobs.follow(options, |node, event| {
+        if !is_announced && matches!(event, NodeEvent::Status(_)) {
+            is_announced = true;
+            message!("{} on {} nodes; those that respond continue if this program ends", job.order.job, nodes.len());
+        }
+        lines.show(node, event);
+    });
     lines.finish();
     coordinator::show(&results, args.format == TextOrJson::Json)?;
     warn(errors(&results));
