@@ -264,7 +264,8 @@ mod tests {
     #[test]
     fn random_directories_are_distinct() {
         let parent = tempfile::tempdir().unwrap();
-        let (one, other) = (PrivateDir::create_random(parent.path(), "r-"), PrivateDir::create_random(parent.path(), "r-"));
+        let (one, other) =
+            (PrivateDir::create_random(parent.path(), "r-"), PrivateDir::create_random(parent.path(), "r-"));
         assert_ne!(one.unwrap().path(), other.unwrap().path());
     }
 }

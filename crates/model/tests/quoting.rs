@@ -8,8 +8,45 @@ const LISTS: usize = 1000;
 
 /// Characters and fragments that shells expand, split or remove.
 const NASTY: [&str; 40] = [
-    "a", "b1", " ", "  ", "\t", "\n", "\r", "\u{1b}", "\u{7f}", "\u{9b}", "'", "\"", "\\", "`", "$", "$HOME", "${x}", "$(id)",
-    "$$", "*", "?", "[a]", "~", "{a,b}", "{1..3}", "{threads}", "{", "}", "!", "#", "&", ";", "|", "<", ">", "(", ")", "=", "%s",
+    "a",
+    "b1",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r",
+    "\u{1b}",
+    "\u{7f}",
+    "\u{9b}",
+    "'",
+    "\"",
+    "\\",
+    "`",
+    "$",
+    "$HOME",
+    "${x}",
+    "$(id)",
+    "$$",
+    "*",
+    "?",
+    "[a]",
+    "~",
+    "{a,b}",
+    "{1..3}",
+    "{threads}",
+    "{",
+    "}",
+    "!",
+    "#",
+    "&",
+    ";",
+    "|",
+    "<",
+    ">",
+    "(",
+    ")",
+    "=",
+    "%s",
     "é",
 ];
 
@@ -27,13 +64,16 @@ fn lists() -> Vec<Vec<String>> {
 /// Checks that a shell passes the arguments of every list unchanged.
 fn check(shell: &str) {
     let lists = lists();
-    let line = |words: &Vec<String>| format!("printf '%s\\0' {}; printf '\\1\\0'\n", quote_argv(&[&["x".into()], &words[..]].concat()));
+    let line = |words: &Vec<String>| {
+        format!("printf '%s\\0' {}; printf '\\1\\0'\n", quote_argv(&[&["x".into()], &words[..]].concat()))
+    };
     let script: String = lists.iter().map(line).collect();
     let output = Command::new(shell).args(["-c", &script]).output();
     let Ok(output) = output else { return println!("skipped: quoting: {shell} is not installed") };
     assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("the words are UTF-8");
-    let parsed: Vec<Vec<&str>> = text.split_terminator("\u{1}\0").map(|list| list.split_terminator('\0').collect()).collect();
+    let parsed: Vec<Vec<&str>> =
+        text.split_terminator("\u{1}\0").map(|list| list.split_terminator('\0').collect()).collect();
     assert_eq!(parsed.len(), LISTS);
     for (words, parsed) in lists.iter().zip(parsed) {
         assert_eq!(&parsed[1..], words, "{shell}");

@@ -33,7 +33,10 @@ mod tests {
 
     #[test]
     fn terminal_escapes_become_visible() {
-        assert_eq!(visible("a\x1b[2Jb\u{9b}1m\r\nc\td\u{7}\u{202e}"), "a\u{fffd}[2Jb\u{fffd}1m\u{fffd}\nc\td\u{fffd}\u{fffd}");
+        assert_eq!(
+            visible("a\x1b[2Jb\u{9b}1m\r\nc\td\u{7}\u{202e}"),
+            "a\u{fffd}[2Jb\u{fffd}1m\u{fffd}\nc\td\u{fffd}\u{fffd}"
+        );
         assert_eq!(visible("über µs → 95 %"), "über µs → 95 %");
     }
 }

@@ -94,9 +94,7 @@ fn kill_during_a_build_leaves_no_incomplete_graph() {
         let kill_at = whole.len() as u64 * round / 8;
         let mut child =
             KillOnDrop(build("g").stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("the program starts"));
-        while written_by(child.0.id()) <= kill_at
-            && child.0.try_wait().expect("the status is readable").is_none()
-        {
+        while written_by(child.0.id()) <= kill_at && child.0.try_wait().expect("the status is readable").is_none() {
             std::hint::spin_loop();
         }
         drop(child);

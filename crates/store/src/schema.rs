@@ -76,8 +76,10 @@ pub(crate) fn has_own_tables(file: &rusqlite::Connection, version: u32) -> Resul
     migrate_with(&expected, &MIGRATIONS[..MIGRATIONS.len().min(version as usize)])?;
     let sql = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
     let tables: Vec<(String, String)> = expected.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let triggers: u32 = file.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", [], |row| row.get(0))?;
-    let mut same = file.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND sql = ?2")?;
+    let triggers: u32 =
+        file.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", [], |row| row.get(0))?;
+    let mut same =
+        file.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND sql = ?2")?;
     for table in &tables {
         let found: u32 = same.query_row([&table.0, &table.1], |row| row.get(0))?;
         if found != 1 {

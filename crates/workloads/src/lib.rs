@@ -23,8 +23,8 @@ pub mod worker;
 
 pub use command_spec::{CommandLine, CommandSpec, ServerLine};
 pub use job::{CpuTimes, Failure, KernelOutput, TrialContext, with_hint};
-pub use scratch::remove_stale_trial_dirs;
 pub use kernels::bfs::parts::{ShardError, ShardRequest, ShardResult, search_in_parts};
+pub use scratch::remove_stale_trial_dirs;
 
 use farmem::array::FarLocation;
 use kernels::unixbench;

@@ -28,7 +28,8 @@ pub(crate) struct Scratch(TempDir);
 impl Scratch {
     /// Creates a new directory inside this one.
     pub(crate) fn new(parent: &Path) -> Result<Self, Failure> {
-        let dir = TempDir::new(parent, TRIAL_DIR).map_err(|error| io_failure("create a directory in", parent, &error))?;
+        let dir =
+            TempDir::new(parent, TRIAL_DIR).map_err(|error| io_failure("create a directory in", parent, &error))?;
         Ok(Self(dir))
     }
 

@@ -38,7 +38,8 @@ impl Journal {
 
     /// Reads the file. Restoring writes what it says, so it must not come from another user, root excepted.
     fn text(&self) -> io::Result<String> {
-        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;
+        let mut file =
+            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;
         let about = file.metadata()?;
         let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&about.uid()) && about.mode() & 0o022 == 0;
         if !(is_trusted && about.is_file()) {

@@ -2,8 +2,8 @@
 
 /// Words that a shell treats as syntax at the start of a command.
 const RESERVED: [&str; 18] = [
-    "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then", "time",
-    "until", "while", "repeat",
+    "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then",
+    "time", "until", "while", "repeat",
 ];
 
 /// Joins arguments into a shell command, with quotes where the shell would split or expand them. Names in braces are not
@@ -37,7 +37,8 @@ pub fn quote_arg(word: &str) -> String {
 fn has_only_names(word: &str) -> bool {
     let mut pieces = word.split('{');
     let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-    let is_closed = |piece: &str| piece.split_once('}').is_some_and(|(name, rest)| is_name(name) && !rest.contains('}'));
+    let is_closed =
+        |piece: &str| piece.split_once('}').is_some_and(|(name, rest)| is_name(name) && !rest.contains('}'));
     pieces.next().is_some_and(|before| !before.contains('}')) && pieces.all(is_closed)
 }
 

@@ -249,7 +249,9 @@ fn warn_pending(site: &SettingsRoot) {
             for change in &pending {
                 message!(
                     "nearfar: an interrupted run changed {} from {} to {}; restore it with nearfar restore",
-                    change.setting, change.old, change.new
+                    change.setting,
+                    change.old,
+                    change.new
                 );
             }
         }

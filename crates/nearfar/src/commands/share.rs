@@ -73,7 +73,8 @@ fn run_names(record: &RunRecord) -> Vec<(&'static str, String)> {
     let plan = &record.plan;
     let mut names = vec![("experiment", plan.experiment.clone()), ("tests", tests.join("; "))];
     // Free text of the experiment file.
-    let texts = [("question", &plan.question), ("compared by", &plan.compare_by)].map(|(kind, text)| (kind, text.clone()));
+    let texts =
+        [("question", &plan.question), ("compared by", &plan.compare_by)].map(|(kind, text)| (kind, text.clone()));
     names.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()));
     names.extend(plan.baseline.iter().map(|baseline| ("baseline", baseline.clone())));
     if !plan.command.is_empty() {

@@ -32,14 +32,10 @@ pub fn warn_about_clocks(engine: &dyn Engine) {
     for (node, ahead) in &wrong {
         let side = if **ahead > 0 { "ahead of" } else { "behind" };
         let duration = HumanDuration(offset(**ahead));
-        message!(
-            "nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong"
-        );
+        message!("nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong");
     }
     if !wrong.is_empty() {
-        message!(
-            "hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid"
-        );
+        message!("hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid");
     }
 }
 

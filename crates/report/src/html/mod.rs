@@ -31,8 +31,8 @@ use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
-pub use policy::security_policy;
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
+pub use policy::security_policy;
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
 /// `</script>`, so that a server can allow it by its hash.

@@ -34,7 +34,9 @@ pub(crate) use size::size_grid;
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row.iter().map(|field| without_formula(field).into_owned())).expect("rows have equal lengths, and writing to memory cannot fail");
+        writer
+            .write_record(row.iter().map(|field| without_formula(field).into_owned()))
+            .expect("rows have equal lengths, and writing to memory cannot fail");
     }
     let bytes = writer.into_inner().expect("memory can be flushed");
     String::from_utf8(bytes).expect("fields are text")

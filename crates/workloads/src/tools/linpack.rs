@@ -96,7 +96,8 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
         let argv = ["sh", "-c", script].map(String::from).into_iter().chain(words).collect();
         CommandLine { argv, environment: BTreeMap::new() }
     };
-    let mut prepare = shell("mkdir -m 700 \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
+    let mut prepare =
+        shell("mkdir -m 700 \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
     prepare.environment.insert("LINPACK_INPUT".into(), input_text(n, nb, rows, columns));
     let words = [dir.clone(), output.into()].into_iter().chain(words).collect();
     let mut command = shell("cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"", words);

@@ -79,8 +79,7 @@ fn live(store: &mut Store) -> String {
     results.extend(["ab", "x", "AB12", "", "a%"].map(unknown));
     results.push(format!("{:?}", [store.run("ab1"), store.run("ab34")].map(|run| run.unwrap().id)));
     let (key, settings) = (run.plan.key(), run.machine.settings.clone());
-    let find =
-        |store: &Store, simulated| store.find_unfinished(&key, &settings, simulated).unwrap().map(|run| run.id);
+    let find = |store: &Store, simulated| store.find_unfinished(&key, &settings, simulated).unwrap().map(|run| run.id);
     results.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
     store.end_run(&run.id, EndReason::Budget).unwrap();
     results.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
