@@ -87,7 +87,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(named) = &self.named {
-            let _ = fs::remove_file(named); // a leftover has a name of its own
+            let _ = fs::remove_file(named); // a leftover has an unused name
         }
     }
 }
@@ -119,7 +119,7 @@ fn hidden(target: &Path, random: &str) -> PathBuf {
     target.with_file_name(format!(".{}.{random}.nearfar-partial", name.chars().take(64).collect::<String>()))
 }
 
-/// Gives an unnamed file a name that is not in use.
+/// Names an unnamed file. The name must not be in use.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let source = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -15,7 +15,7 @@ use crate::{random_name, with_random_name};
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
-/// An open directory that this user owns and nobody else can write to.
+/// An open directory that this user owns and no other user can write to.
 #[derive(Debug)]
 pub struct PrivateDir {
     dir: File,
@@ -66,7 +66,7 @@ impl PrivateDir {
         &self.path
     }
 
-    /// The open directory.
+    /// Returns the descriptor of the directory, for its lock.
     pub(crate) fn file(&self) -> &File {
         &self.dir
     }
@@ -130,7 +130,7 @@ impl PrivateDir {
         }
     }
 
-    /// Gives a file of this directory a second name that is not in use, anywhere on the same file system.
+    /// Adds a second name to a file of this directory. The name must not be in use, on the same file system.
     ///
     /// # Errors
     /// Errors of the system.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn links_inside_are_not_followed_and_a_renamed_directory_stays_the_same() {
+    fn links_inside_are_not_followed_also_after_a_rename() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("d");
         let dir = PrivateDir::open_or_create(&path).unwrap();

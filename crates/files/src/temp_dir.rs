@@ -25,7 +25,7 @@ impl TempDir {
         remove_stale(parent, prefix);
         loop {
             let dir = PrivateDir::create_random(parent, prefix)?;
-            // File systems without locks cannot tell that the owner has ended; nobody removes the directory there.
+            // On a file system without locks, no other process removes the directory.
             let lock = dir.file().try_lock();
             // Another process found it before it was locked.
             if matches!(lock, Err(fs::TryLockError::WouldBlock)) || !dir.path().exists() {
@@ -42,7 +42,7 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // The next process removes what is left.
+        // The next process removes the remaining files.
         let _ = fs::remove_dir_all(self.path());
     }
 }

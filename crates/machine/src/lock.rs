@@ -1,7 +1,7 @@
 //! The exclusive right to measure on this machine: a locked file. The kernel releases the lock when its holder ends,
 //! also after SIGKILL. Must not know what is measured.
 //!
-//! Root has a lock that no other user can open, so that nobody without rights can stop a run or `restore` of root. All
+//! Root has a lock that no other user can open, so that a user without rights cannot stop a run or `restore` of root. All
 //! other users share a second lock. Root takes that too if it is free, so that they wait for root's run.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};

@@ -1,5 +1,5 @@
 //! Messages on stderr, and the only writer of them. A message that cannot be written is lost: it never ends a run or
-//! changes the exit status. Must not depend on what is written.
+//! changes the exit status. Must not depend on the content.
 
 use std::fmt::Arguments;
 use std::io::Write;

@@ -515,7 +515,7 @@ fn slow_request_heads_do_not_keep_a_page_waiting() {
     };
     let _slow: Vec<TcpStream> = (0..200).map(|_| slow()).collect();
     let start = Instant::now();
-    // A refused client repeats its request, as `Retry-After` says.
+    // A refused client retries after the time in `Retry-After`.
     while server.get("/").status != 200 {
         assert!(start.elapsed() < TIMEOUT, "no page");
     }

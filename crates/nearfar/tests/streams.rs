@@ -33,7 +33,7 @@ const COMMANDS: [CommandLine; 9] = [
     fails("nosuch"),
 ];
 
-/// How a stream is broken.
+/// Fault of a stream.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
     Full,
@@ -73,7 +73,7 @@ fn unwritable_streams_never_change_what_a_command_does() {
             let status = run(dir.path(), command, Some(stream), Some(stream)).code();
             let lost = match stream {
                 _ if !command.has_data => expected,
-                // `nearfar show | head` is no failure; the standard library ignores writes to a closed stdout.
+                // `nearfar show | head` succeeds; the standard library ignores writes to a closed stdout.
                 Broken::NoReader => Some(0),
                 Broken::Full | Broken::Closed => Some(1),
             };

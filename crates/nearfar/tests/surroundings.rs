@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
 const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/results-0.1/results.db");
-/// Another user (nobody).
+/// Another user.
 const OTHER: u32 = 65_534;
 
 fn nearfar(dir: &Path, args: &[&str]) -> Command {
@@ -58,10 +58,10 @@ fn build_directory_of_another_user_is_refused() {
     // Links of the own user are not followed either.
     let output = run(dir, &args);
     assert!(!output.status.success() && unchanged(), "{}", stderr(&output));
-    fs::set_permissions(&building, fs::Permissions::from_mode(0o777)).expect("the directory is ours");
+    fs::set_permissions(&building, fs::Permissions::from_mode(0o777)).expect("the directory belongs to this user");
     let output = run(dir, &args);
     assert!(stderr(&output).contains("other users can write to it") && unchanged(), "{}", stderr(&output));
-    fs::set_permissions(&building, fs::Permissions::from_mode(0o700)).expect("the directory is ours");
+    fs::set_permissions(&building, fs::Permissions::from_mode(0o700)).expect("the directory belongs to this user");
     if chown(&building, Some(OTHER), None).is_err() {
         return println!("skipped: build_directory_of_another_user_is_refused: requires root");
     }
@@ -231,7 +231,7 @@ fn results_file_removed_during_the_run_is_an_error() {
 }
 
 #[test]
-fn results_file_on_a_read_only_disk_is_named_as_such() {
+fn results_file_on_a_read_only_disk_reports_the_cause() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let output = run(dir.path(), &["--store", "/proc/1/results.db", "measure", "queens", "--sim", MODEL, "-r", "2"]);
     let text = stderr(&output);
@@ -245,7 +245,7 @@ fn fleet_without_a_reached_node_promises_nothing() {
     let ssh = dir.join("ssh");
     fs::write(&ssh, "#!/bin/sh\necho 'ssh: connect to host a port 22: No route to host' >&2\nexit 255\n")
         .expect("writable");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).expect("the file belongs to this user");
     let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
     let args = ["fleet", "run", "quick", "--on", "ssh:a,b", "--node-timeout", "1s"];
     let output = nearfar(dir, &args).env("PATH", path).output().expect("the program starts");

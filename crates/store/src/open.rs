@@ -215,7 +215,7 @@ fn immutable_uri(path: &Path) -> Option<String> {
     Some(format!("file:{path}?immutable=1"))
 }
 
-/// How a file may be read without changing it.
+/// State of a file that is read without changing it.
 enum FileState {
     /// No other program has it open, so nothing else is needed to read it.
     Complete,

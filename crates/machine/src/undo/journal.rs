@@ -36,7 +36,7 @@ impl Journal {
         }
     }
 
-    /// Reads the file. Restoring writes what it says, so it must not come from another user, root excepted.
+    /// Reads the file. Restoring writes its values, so no other user, root excepted, may have changed it.
     fn text(&self) -> io::Result<String> {
         let mut file =
             OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;

@@ -43,7 +43,7 @@ fn has_only_names(word: &str) -> bool {
 }
 
 /// A word as the output of printf(1), which every shell has. It contains no `$`, so that other programs which expand
-/// `$` can quote the result again. The shell removes line feeds at the end of the output, so they follow as they are.
+/// `$` can quote the result again. The shell removes line feeds at the end of the output, so they follow in quotes.
 fn printed(word: &str) -> String {
     let text = word.trim_end_matches('\n');
     let escape = |c: char| match c {
