@@ -91,7 +91,7 @@ fn merge_run(
     }
     report.trials_present += trials.len() - new.len();
     report.trials_added += new.len();
-    let number = run::number(connection, &remote.id)?.expect("the run was stored above");
+    let number = run::number(connection, &remote.id)?.ok_or_else(run::damaged_index)?;
     trial::insert(connection, number, &new)
 }
 

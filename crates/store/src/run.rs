@@ -65,7 +65,7 @@ impl Store {
             let candidates = candidates(connection, name)?;
             match &candidates[..] {
                 [] => Err(StoreError::NoSuchRun { path, name: name.into() }.into()),
-                [only] => Ok(find(connection, only)?.expect("its id was just read, in the same transaction")),
+                [only] => find(connection, only)?.ok_or_else(damaged_index),
                 several => Err(StoreError::AmbiguousRun { name: name.into(), runs: several.to_vec() }.into()),
             }
         })
@@ -88,6 +88,11 @@ impl Store {
 
 const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
                       FROM run JOIN machine ON machine.number = run.machine";
+
+/// An id was just read, in the same transaction, but has no run.
+pub(crate) fn damaged_index() -> StoreErrorKind {
+    StoreErrorKind::Unreadable("the index of the runs does not match them".into())
+}
 
 /// The runs of a plan that have not ended, newest first.
 fn unfinished(
