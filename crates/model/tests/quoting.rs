@@ -97,7 +97,7 @@ fn zsh_parses_the_original_arguments() {
 
 #[test]
 fn nasty_words_can_be_the_program() {
-    for word in ["A=b", "if", "{", "%1", "!", "=ls", "time"] {
+    for word in ["A=b", "if", "{", "!", "=ls", "do"] {
         let output = Command::new("bash").args(["-c", &quote_argv(&[word])]).output().expect("bash is installed");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(127), "{word}: {stderr}");

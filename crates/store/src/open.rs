@@ -141,6 +141,8 @@ impl Store {
         let opening = || {
             // No mutex inside SQLite: a Store is used from one thread at a time, which the compiler checks.
             let file = rusqlite::Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            // Before the schema is created, so that a removal since is noticed.
+            let identity = FileIdentity::of(path);
             file.busy_timeout(wait)?;
             file.set_prepared_statement_cache_capacity(STATEMENTS);
             // The schema of a file of unknown origin must not call functions with side effects.
@@ -150,10 +152,10 @@ impl Store {
             if !is_current {
                 schema::migrate(&connection)?;
             }
-            Ok(connection)
+            Ok((connection, identity))
         };
-        let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
-        Ok(Self { connection, path: path.into(), copy: None, identity: FileIdentity::of(path) })
+        let (connection, identity) = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
+        Ok(Self { connection, path: path.into(), copy: None, identity })
     }
 
     #[cfg(feature = "postgres")]

@@ -14,9 +14,9 @@ pub fn quote_argv<S: AsRef<str>>(words: &[S]) -> String {
     first.into_iter().chain(rest).collect::<Vec<_>>().join(" ")
 }
 
-/// Quotes the first word, which could also be an assignment, a keyword or a job.
+/// Quotes the first word, which could also be an assignment or a keyword.
 fn quote_first(word: &str) -> String {
-    let is_syntax = word.contains('=') || word.starts_with('%') || RESERVED.contains(&word);
+    let is_syntax = word.contains('=') || RESERVED.contains(&word);
     let quoted = quote_arg(word);
     if is_syntax && quoted == word { format!("'{word}'") } else { quoted }
 }
