@@ -3,7 +3,7 @@
 //! - A new file has no name until it is complete ([`NewFile`]), so that readers see it whole or not at all, and a killed
 //!   process leaves nothing behind.
 //! - Nothing is created or resumed through a symbolic link, and nothing that another user can change is trusted
-//!   ([`PrivateDir`]). Tests: `symbolic_links_are_not_followed` (new_file.rs), `directories_of_others_are_refused`
+//!   ([`PrivateDir`]). Tests: `symbolic_links_are_not_followed` (`new_file.rs`), `directories_of_others_are_refused`
 //!   (`private_dir.rs`).
 //! - The directory of a killed process is removed by the next one ([`TempDir`]). Test:
 //!   `directories_of_ended_processes_are_removed` (`temp_dir.rs`).

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -11,6 +12,9 @@ use crate::{create_new, dir_of, sync_dir_of, with_random_name};
 
 /// Permissions of new files, without those that the umask removes.
 const MODE: u32 = 0o666;
+
+/// End of temporary names.
+const SUFFIX: &str = ".nearfar-partial";
 
 /// A new file. It is removed unless it is published or replaces the file of that name.
 #[derive(Debug)]
@@ -27,10 +31,13 @@ impl NewFile {
     /// # Errors
     /// Errors of the system.
     pub fn create(target: &Path) -> io::Result<Self> {
+        remove_stale(target);
         let (file, named) = match unnamed(dir_of(target))? {
             Some(file) => (file, None),
             None => named(target)?,
         };
+        // Held while the file has a temporary name. File systems without locks leave such names after a kill.
+        let _ = file.try_lock();
         Ok(Self { file, target: target.into(), named })
     }
 
@@ -113,10 +120,31 @@ fn named(target: &Path) -> io::Result<(File, Option<PathBuf>)> {
     })
 }
 
+/// Removes temporary names of this file that killed processes left: those that no process has locked.
+fn remove_stale(target: &Path) {
+    let prefix = hidden_prefix(target);
+    for entry in fs::read_dir(dir_of(target)).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !(name.starts_with(&prefix) && name.ends_with(SUFFIX)) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(entry.path(), flags, Mode::empty()).map(File::from) else { continue };
+        let is_own = file.metadata().is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
+        if is_own && file.try_lock().is_ok() {
+            let _ = fs::remove_file(entry.path()); // the next process retries
+        }
+    }
+}
+
+fn hidden_prefix(target: &Path) -> String {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    format!(".{}.", name.chars().take(64).collect::<String>())
+}
+
 /// A hidden name next to the file. Patterns such as `*.csv` do not match it.
 fn hidden(target: &Path, random: &str) -> PathBuf {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    target.with_file_name(format!(".{}.{random}.nearfar-partial", name.chars().take(64).collect::<String>()))
+    target.with_file_name(format!("{}{random}{SUFFIX}", hidden_prefix(target)))
 }
 
 /// Names an unnamed file. The name must not be in use.
@@ -187,6 +215,12 @@ mod tests {
         drop(NewFile::create(&path).unwrap());
         drop(with_name(&path));
         assert_eq!(names(dir.path()), ["a"]);
+        // Of a process that was killed between naming and renaming, and of one that still runs.
+        fs::write(dir.path().join(".a.0123456789abcdef.nearfar-partial"), "").unwrap();
+        let used = File::create(dir.path().join(".a.1123456789abcdef.nearfar-partial")).unwrap();
+        used.lock().unwrap();
+        NewFile::create(&path).unwrap().replace().unwrap();
+        assert_eq!(names(dir.path()), [".a.1123456789abcdef.nearfar-partial", "a"]);
     }
 
     #[test]
