@@ -58,7 +58,7 @@ fn lists() -> Vec<Vec<String>> {
         (state >> 33) as usize % limit
     };
     let mut word = |length: usize| (0..length).map(|_| NASTY[random(NASTY.len())]).collect::<String>();
-    (0..LISTS).map(|list| (0..1 + list % 5).map(|at| word((list + at) % 6)).collect()).collect()
+    (0..LISTS).map(|list| (0..=(list % 5)).map(|at| word((list + at) % 6)).collect()).collect()
 }
 
 /// Checks that a shell passes the arguments of every list unchanged.

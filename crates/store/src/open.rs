@@ -236,11 +236,10 @@ impl FileState {
         // Bytes 18 and 19 are 2 in WAL mode (https://www.sqlite.org/fileformat.html).
         let is_wal = has_header && header[18] == 2;
         Ok(match (is_wal, length("-shm").is_ok()) {
-            (true, true) => Self::Shared,
             (true, false) if has_content("-wal") => Self::Interrupted,
             (true, false) => Self::Complete,
             (false, _) if has_content("-journal") => Self::Interrupted,
-            (false, _) => Self::Shared,
+            _ => Self::Shared,
         })
     }
 }
