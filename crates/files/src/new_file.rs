@@ -215,7 +215,7 @@ mod tests {
         drop(NewFile::create(&path).unwrap());
         drop(with_name(&path));
         assert_eq!(names(dir.path()), ["a"]);
-        // Of a process that was killed between naming and renaming, and of one that still runs.
+        // One process was killed between naming and renaming; the other still runs.
         fs::write(dir.path().join(".a.0123456789abcdef.nearfar-partial"), "").unwrap();
         let used = File::create(dir.path().join(".a.1123456789abcdef.nearfar-partial")).unwrap();
         used.lock().unwrap();
