@@ -74,7 +74,7 @@ fn parse<T: FromStr<Err: Display>>(text: &str, range: &Range) -> Result<T, Strin
     match number {
         Ok(number) if is_inside => Ok(number),
         // Too large for the type, too.
-        _ if text.parse::<f64>().is_ok() => Err(format!("it must be from {} to {}", range.start(), range.end())),
+        _ if text.parse::<f64>().is_ok() => Err(format!("{text} is not in {}..={}", range.start(), range.end())),
         number => number,
     }
 }
@@ -143,7 +143,8 @@ mod tests {
     #[test]
     fn message_names_the_range() {
         let error = Cli::from_argv(["nearfar", "placements", "--threads", "18446744073709551615"]).unwrap_err();
-        let expected = "error: invalid value '18446744073709551615' for '--threads <N>': it must be from 1 to 16384";
+        let expected =
+            "error: invalid value '18446744073709551615' for '--threads <N>': 18446744073709551615 is not in 1..=16384";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
