@@ -1,5 +1,6 @@
 //! The Linux host: hardware and settings, CPU affinity and memory placement of processes, and observed disturbances.
 //! Its unsafe code and system calls are in this crate. Must not depend on experiments, workloads or results.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod affinity;
 pub mod capture;

@@ -166,7 +166,7 @@ impl CliError {
     }
 
     pub fn print(&self) -> ExitCode {
-        anstream::eprintln!("nearfar: {self}");
+        message!("nearfar: {self}");
         self.status.into()
     }
 }

@@ -8,6 +8,7 @@
 //!   Tests: nearfar/tests/looks/script.rs.
 //! - A report fetches nothing, does not scroll sideways on a phone, and is readable in light, dark and printed form and
 //!   with a screen reader. Tests: nearfar/tests/looks, in Chromium (`make looks`).
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 #![allow(
     clippy::format_collect,

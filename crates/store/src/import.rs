@@ -20,6 +20,8 @@ const PUBLISHED: &str = "published_change_percent";
 /// Maximum size of a CSV file. A published table has some hundred rows and some tens of columns; a larger file is of
 /// another kind and would only use memory.
 const BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of rows times columns. Comparing a table takes about a microsecond and a kilobyte for each.
+const FIGURES_MAX: usize = 100_000;
 
 /// An error in an imported file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -186,6 +188,9 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
             return Err(ImportFault::line(line, format!("duplicate row for test {}, metric {}", row.test, row.metric)));
         }
         rows.push(row);
+        if rows.len() * header.columns.len() > FIGURES_MAX {
+            return Err(ImportFault::line(line, format!("more than {FIGURES_MAX} figures")));
+        }
         if rows.len() > ROWS_MAX {
             return Err(ImportFault::line(line, format!("more than {ROWS_MAX} rows")));
         }
@@ -403,6 +408,9 @@ sysbench-threads,latency-max,ms,lower,9.23,,
         check(&format!("{header}{}", rows.concat()), "line 10002: more than 10000 rows");
         let columns: Vec<String> = (0..=COLUMNS_MAX).map(|column| format!("c{column}")).collect();
         check(&format!("test,metric,unit,better,{}\n", columns.join(",")), "more than 100 columns");
+        let (names, figures) = (&columns[..100], ",1".repeat(100));
+        let rows: String = (0..=FIGURES_MAX / 100).map(|row| format!("t{row},m,u,lower{figures}\n")).collect();
+        check(&format!("test,metric,unit,better,{}\n{rows}", names.join(",")), "line 1002: more than 100000 figures");
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         check(&format!("{header}{long},m,u,lower,1\n"), "line 2, column test: longer than 200 bytes");
         check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");

@@ -6,6 +6,7 @@ use std::path::Path;
 use model::values::capture::Capture;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
+use model::values::settings::Settings;
 use model::values::stamp::is_smoke_command;
 use model::values::trial::short_hash;
 use serde::de::DeserializeOwned;
@@ -34,21 +35,23 @@ impl Store {
     pub fn find_unfinished(
         &self,
         plan_key: &str,
-        machine_fingerprint: &str,
+        settings: &Settings,
         simulated: Option<&str>,
     ) -> Result<Option<RunRecord>, StoreError> {
         self.read(|connection| {
-            let sql = "SELECT run.id FROM run JOIN machine ON machine.number = run.machine WHERE plan_key = ?1 \
-                       AND machine.fingerprint = ?2 AND simulated IS NOT DISTINCT FROM ?3 AND ended IS NULL \
-                       ORDER BY run.number DESC";
-            let values = [plan_key.into(), machine_fingerprint.into(), simulated.into()];
-            for id in connection.all(sql, &values, |row| row.get(0).map(RunId))? {
-                if connection.claim(&id.0)? {
-                    return find(connection, &id);
+            for record in unfinished(connection, plan_key, simulated)? {
+                let is_same = record.machine.settings.identity_changes(settings).is_empty();
+                if is_same && connection.claim(&record.id.0)? {
+                    return Ok(Some(record));
                 }
             }
             Ok(None)
         })
+    }
+
+    /// The newest run of this plan, real or simulated, that has not ended, on any machine state.
+    pub fn newest_unfinished(&self, plan_key: &str, simulated: Option<&str>) -> Result<Option<RunRecord>, StoreError> {
+        self.read(|connection| Ok(unfinished(connection, plan_key, simulated)?.into_iter().next()))
     }
 
     /// All runs in the order in which they were begun here or imported.
@@ -67,7 +70,7 @@ impl Store {
             let candidates = candidates(connection, name)?;
             match &candidates[..] {
                 [] => Err(StoreError::NoSuchRun { path, name: name.into() }.into()),
-                [only] => Ok(find(connection, only)?.expect("its id was just read, in the same transaction")),
+                [only] => find(connection, only)?.ok_or_else(damaged_index),
                 several => Err(StoreError::AmbiguousRun { name: name.into(), runs: several.to_vec() }.into()),
             }
         })
@@ -90,6 +93,23 @@ impl Store {
 
 const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
                       FROM run JOIN machine ON machine.number = run.machine";
+
+/// An id was just read, in the same transaction, but has no run.
+pub(crate) fn damaged_index() -> StoreErrorKind {
+    StoreErrorKind::Unreadable("the index of the runs does not match them".into())
+}
+
+/// The runs of a plan that have not ended, newest first.
+fn unfinished(
+    connection: &Connection,
+    plan_key: &str,
+    simulated: Option<&str>,
+) -> Result<Vec<RunRecord>, StoreErrorKind> {
+    let sql = "SELECT id FROM run WHERE plan_key = ?1 AND simulated IS NOT DISTINCT FROM ?2 AND ended IS NULL \
+               ORDER BY number DESC";
+    let ids = connection.all(sql, &[plan_key.into(), simulated.into()], |row| row.get(0).map(RunId))?;
+    ids.iter().filter_map(|id| find(connection, id).transpose()).collect()
+}
 
 const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerprint, started_unix_ms, ended, \
        json_array_length(plan, '$.cells'), \

@@ -9,6 +9,7 @@
 //!   memory finds. Tests: `nearfar/tests/bfs_beyond_dram.rs`; `semi_external_graphs_equal_graphs_built_in_core`
 //!   (`graph/src/out_of_core/tests.rs`).
 //! - A value that cannot be measured is `Unavailable` with a reason, never 0.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 mod command_spec;
 mod describe;
@@ -23,6 +24,7 @@ pub mod worker;
 pub use command_spec::{CommandLine, CommandSpec, ServerLine};
 pub use job::{CpuTimes, Failure, KernelOutput, TrialContext, with_hint};
 pub use kernels::bfs::parts::{ShardError, ShardRequest, ShardResult, search_in_parts};
+pub use scratch::remove_stale_trial_dirs;
 
 use farmem::array::FarLocation;
 use kernels::unixbench;

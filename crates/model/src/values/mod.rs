@@ -4,6 +4,7 @@
 pub mod calendar;
 pub mod capture;
 pub mod comparison;
+pub mod csv_text;
 pub mod id_set;
 pub mod machine_class;
 pub mod placement;

@@ -15,6 +15,10 @@ const VOLATILE_KEYS: [&str; 4] =
 /// numactl has set.
 pub const MEMORY_POLICY: &str = "memory.policy";
 
+/// Facts that a program changes while it runs: `nearfar expand` adds swap, and an administrator may. A run is resumed
+/// across such a change.
+const CHANGED_BY_PROGRAMS: [&str; 1] = ["memory.swap-total-bytes"];
+
 /// Prefix of the keys of user-defined facts, such as a rack or a data centre. They are not part of the fingerprint.
 pub const LABEL: &str = "label.";
 
@@ -35,6 +39,9 @@ pub enum FactValue {
     #[serde(rename = "unavailable")]
     Unavailable(String),
 }
+
+/// A key with its values in two recordings.
+pub type FactChange<'a> = (&'a str, Option<&'a FactValue>, Option<&'a FactValue>);
 
 /// Recorded facts of a machine, in display order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,8 +116,20 @@ impl Settings {
         format!("{:016x}", u64::from_be_bytes(std::array::from_fn(|at| digest[at])))
     }
 
+    /// Returns the differences because of which a run on the one machine cannot be resumed on the other: those of lasting
+    /// facts that are not labels, not changed by programs, and known in at least one recording.
+    pub fn identity_changes<'a>(&'a self, other: &'a Self) -> Vec<FactChange<'a>> {
+        let is_known = |value: Option<&FactValue>| matches!(value, Some(FactValue::Known(_)));
+        let mut changes = self.differences(other);
+        changes.retain(|(key, mine, theirs)| {
+            let is_identity = !key.starts_with(LABEL) && !CHANGED_BY_PROGRAMS.contains(key);
+            is_identity && (is_known(*mine) || is_known(*theirs))
+        });
+        changes
+    }
+
     /// Returns the keys whose values differ between two recordings, without volatile ones, each with both values.
-    pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<(&'a str, Option<&'a FactValue>, Option<&'a FactValue>)> {
+    pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<FactChange<'a>> {
         let mine = self.facts.iter().map(|fact| fact.key.as_str());
         let only_theirs = other.facts.iter().map(|fact| fact.key.as_str()).filter(|key| self.fact(key).is_none());
         let is_usual =
@@ -158,6 +177,20 @@ mod tests {
         settings.record("kernel.release", FactValue::Known("6.19".into()));
         assert_eq!(settings.facts.len(), 3);
         assert_eq!(settings.get("kernel.release"), Some("6.19"));
+    }
+
+    #[test]
+    fn programs_change_facts_but_not_the_identity() {
+        let before = settings(&[("cpu.model", "a"), ("memory.swap-total-bytes", "0"), ("memory.thp", "never")]);
+        let mut after = before.clone();
+        for (key, value) in [("memory.swap-total-bytes", "64"), ("memory.available-bytes", "7"), ("label.rack", "4")] {
+            after.record(key, FactValue::Known(value.into()));
+        }
+        after.record("cpu.turbo", FactValue::Unavailable("no file".into()));
+        assert_eq!(before.identity_changes(&after), []);
+        after.record("memory.thp", FactValue::Known("always".into()));
+        let keys: Vec<&str> = before.identity_changes(&after).iter().map(|(key, ..)| *key).collect();
+        assert_eq!(keys, ["memory.thp"]);
     }
 
     #[test]

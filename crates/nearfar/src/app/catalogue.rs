@@ -56,7 +56,7 @@ impl PlacementCatalogue {
             None => (None, unmeasured),
         };
         if let Some(run) = run.as_ref().filter(|_| !map.quiet) {
-            eprintln!("using measured map {run} for placements; --map none uses only what the machine reports");
+            message!("using measured map {run} for placements; --map none uses only what the machine reports");
         }
         Ok(Self { topology, classes, run })
     }

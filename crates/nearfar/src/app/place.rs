@@ -10,7 +10,7 @@ use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
 use crate::app::run_guard::RunGuard;
-use crate::app::session::{SessionRequest, check, execute, resume_or_begin};
+use crate::app::session::{ResumeRule, SessionRequest, check, execute, resume_or_begin};
 use crate::app::target_machine::TargetMachine;
 use crate::error::{CliError, CliStatus};
 use crate::suggestion::policy_hint;
@@ -22,8 +22,8 @@ pub struct RaceRequest {
     pub map: MapRequest,
     /// Finally, race the winner against placements that differ in one thread.
     pub refine: bool,
-    /// Start a new search instead of resuming an unfinished one.
-    pub fresh: bool,
+    /// Which unfinished search is resumed.
+    pub resume: ResumeRule,
 }
 
 /// A race and its result so far.
@@ -41,10 +41,12 @@ pub fn race(request: &RaceRequest) -> Result<RaceResult, CliError> {
         Ok(context)
     })?;
     let mut store = context.target.open_store(&request.session.results)?;
-    let (mut record, mut answer) = race_plan(&mut store, &context, &guard, request)?;
+    let (mut record, mut answer) = race_plan(&mut store, &context, &guard, request, &request.resume)?;
     if let Some(plan) = refined_plan(request, &context, &record, &answer)? {
         context.plan = plan;
-        (record, answer) = race_plan(&mut store, &context, &guard, request)?;
+        // A named run is that of the first plan.
+        let resume = if request.resume == ResumeRule::Fresh { ResumeRule::Fresh } else { ResumeRule::Newest };
+        (record, answer) = race_plan(&mut store, &context, &guard, request, &resume)?;
     }
     guard.release();
     Ok(RaceResult { store, record, answer })
@@ -99,9 +101,10 @@ fn race_plan(
     context: &PlaceContext,
     guard: &RunGuard,
     request: &RaceRequest,
+    resume: &ResumeRule,
 ) -> Result<(RunRecord, PlaceResult), CliError> {
     let quiet = request.session.quiet();
-    let record = resume_or_begin(store, &context.target, context.plan.clone(), request.fresh, quiet)?;
+    let record = resume_or_begin(store, &context.target, context.plan.clone(), resume, quiet)?;
     execute(store, &record, &context.target, guard, quiet)?;
     // Read again, because the end is stored now.
     let record = store.run(&record.id.0).map_err(CliError::failure)?;

@@ -9,7 +9,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
-use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
 
@@ -25,14 +25,14 @@ pub struct RunRequest {
     pub smoke: bool,
     /// Maximum total time, instead of that of the experiment.
     pub budget: Option<Nanos>,
-    /// Start a new run instead of resuming an unfinished one.
-    pub fresh: bool,
+    /// Which unfinished run is resumed.
+    pub resume: ResumeRule,
 }
 
 /// Runs an experiment, or resumes an unfinished run of it.
 pub fn run(request: &RunRequest) -> Result<RunResult, CliError> {
     let (guard, (target, plan)) = request.session.acquire(|| prepare(request))?;
-    complete(&request.session, guard, &target, plan, request.fresh)
+    complete(&request.session, guard, &target, plan, &request.resume)
 }
 
 /// Returns the plan of the run.

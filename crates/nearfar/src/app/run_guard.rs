@@ -74,6 +74,7 @@ impl RunGuard {
         simulated: bool,
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
+        workloads::remove_stale_trial_dirs();
         if simulated {
             let signals = Signals::watch(request.changes_settings())?;
             let guard = Self::new(signals, None, None, request);
@@ -88,6 +89,9 @@ impl RunGuard {
             Ok(lock) => lock,
             Err(owner) => wait(&owner, request.wait, &signals.stop)?,
         };
+        if let Some(owner) = lock.concurrent().filter(|_| !request.quiet) {
+            message!("warning: {owner} is measuring on this machine too; the runs may disturb each other");
+        }
         let site = site(request.settings_root.as_deref());
         let changed = tune(request, &site)?;
         let has_changes = changed.as_ref().is_some_and(AppliedSettings::has_changes);
@@ -157,6 +161,8 @@ impl Drop for RunGuard {
         if let Some(changed) = self.changed.take() {
             print_unsettled(&changed.restore());
         }
+        // A trial that was killed cannot remove its own.
+        workloads::remove_stale_trial_dirs();
         self.signals.exits_at_once.store(true, Ordering::Relaxed);
     }
 }
@@ -199,7 +205,7 @@ fn wait(owner: &str, may_wait: bool, stop: &AtomicBool) -> Result<MachineLock, C
     if !may_wait {
         return Err(held_by(owner).hint("wait for it with --wait"));
     }
-    eprintln!("waiting for {owner}");
+    message!("waiting for {owner}");
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOCK_POLL_INTERVAL);
         if let Ok(lock) = try_lock()? {
@@ -224,13 +230,13 @@ fn tune(request: &GuardRequest, site: &SettingsRoot) -> Result<Option<AppliedSet
     let settings = request.quieten.as_deref().unwrap_or_default();
     let outcomes = apply(&mut changed, settings).map_err(|error| failure(&error))?;
     if !quiet {
-        outcomes.iter().for_each(|(setting, outcome)| eprintln!("{}", describe(setting.name(), outcome)));
+        outcomes.iter().for_each(|(setting, outcome)| message!("{}", describe(setting.name(), outcome)));
     }
     // After the governor and turbo, which determine the range of frequencies.
     if let Some(frequency) = request.fix_frequency {
         let outcome = frequency::fix(&mut changed, frequency).map_err(|error| failure(&error))?;
         if !quiet || matches!(outcome, TuneOutcome::Unavailable(_)) {
-            eprintln!("{}", describe(FREQUENCY, &outcome));
+            message!("{}", describe(FREQUENCY, &outcome));
         }
     }
     Ok(Some(changed))
@@ -241,7 +247,7 @@ fn tune(request: &GuardRequest, site: &SettingsRoot) -> Result<Option<AppliedSet
 fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     let restored = undo::restore(site, false).map_err(|error| failure(&error))?;
     if !quiet {
-        restored.iter().for_each(|restored| eprintln!("after an interrupted run: {restored}"));
+        restored.iter().for_each(|restored| message!("after an interrupted run: {restored}"));
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(()),
@@ -258,13 +264,15 @@ fn warn_pending(site: &SettingsRoot) {
     match undo::pending(site) {
         Ok(pending) => {
             for change in &pending {
-                eprintln!(
+                message!(
                     "nearfar: an interrupted run changed {} from {} to {}; restore it with nearfar restore",
-                    change.setting, change.old, change.new
+                    change.setting,
+                    change.old,
+                    change.new
                 );
             }
         }
-        Err(error) => eprintln!("nearfar: {}", error.what),
+        Err(error) => message!("nearfar: {}", error.what),
     }
 }
 
@@ -279,10 +287,10 @@ fn describe(name: &str, outcome: &TuneOutcome) -> String {
 fn print_unsettled(restored: &[Restored]) {
     let unsettled: Vec<&Restored> = restored.iter().filter(|restored| !restored.is_settled()).collect();
     for restored in &unsettled {
-        eprintln!("nearfar: {restored}");
+        message!("nearfar: {restored}");
     }
     if !unsettled.is_empty() {
-        eprintln!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
+        message!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
     }
 }
 

@@ -10,6 +10,7 @@ mod graph;
 mod guard;
 mod map;
 mod place;
+mod ranges;
 mod replay;
 mod serve;
 mod share;
@@ -234,10 +235,10 @@ pub struct MapArgs {
 #[derive(Args, Debug)]
 pub struct RepetitionArgs {
     /// Number of measured trials of each cell
-    #[arg(short, long, alias = "runs", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, alias = "runs", value_name = "N", default_value_t = 5)]
     pub repetitions: u32,
     /// Number of blocks to run and discard first
-    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
     /// Kill a trial after this time
     #[arg(long, value_name = "DURATION", default_value = "5m")]
@@ -319,6 +320,9 @@ pub struct RunArgs {
     /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// Resume this unfinished run even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
     /// Maximum total time, instead of the budget of the experiment
     #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,

@@ -133,6 +133,9 @@ pub struct StoppingArgs {
     /// Start a new search instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// Resume this unfinished search even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
     /// List the candidates and their derivation; measure nothing
     #[arg(long)]
     pub explain: bool,

@@ -14,6 +14,7 @@ use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
 use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
@@ -34,7 +35,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         place: place_request(args)?,
         map: requests::map(&args.map, common),
         refine: args.search.refine,
-        fresh: args.stopping.fresh,
+        resume: ResumeRule::new(args.stopping.fresh, args.stopping.resume.as_deref()),
     };
     if args.stopping.explain {
         return explain(&plan(&request)?, args.format);
@@ -46,14 +47,14 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         if let Some(name) = &args.result.save {
             save(&mut store, name, &record, winner)?;
             if !common.quiet {
-                eprintln!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
+                message!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
             }
         }
         if args.result.apply {
             return Err(exec(&args.command, args.trial.shell, winner));
         }
     } else if args.result.apply || args.result.save.is_some() {
-        eprintln!("nearfar: undecided, so no placement was saved or applied");
+        message!("nearfar: undecided, so no placement was saved or applied");
     }
     Ok(status(answer.claim, record.ended.is_none()))
 }
@@ -200,7 +201,7 @@ fn use_saved(name: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult
     let saved = existing_store(common)?.saved_placement(name).map_err(CliError::usage)?;
     let target = TargetMachine::read(&requests::machine(&args.machine))?;
     for change in saved.changes(&target.machine) {
-        eprintln!("nearfar: warning: the machine has changed since {name} was measured: {change}");
+        message!("nearfar: warning: the machine has changed since {name} was measured: {change}");
     }
     Err(exec(&args.command, args.trial.shell, &saved.placement))
 }

@@ -53,6 +53,7 @@ fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
     let refused = [
         (run.dry_run, "--dry-run", "nearfar run --dry-run shows the plan of this machine"),
         (run.fresh, "--fresh", "to run it again, set another --name before the --"),
+        (run.resume.is_some(), "--resume", "rerun the same command to resume"),
         (run.fio.is_some(), "--fio", "use an experiment with the workload io instead"),
         (given("--format"), "--format", "set --format before the -- for the result"),
         (given("--store"), "--store", "each node has its own results file; nearfar fleet collect merges them"),

@@ -180,7 +180,7 @@ fn error_page(error: &PageError, as_json: bool, quiet: bool) -> HttpResponse {
         PageError::Failed(failure) => (HttpStatus::Internal, failure.to_string()),
     };
     if status == HttpStatus::Internal && !quiet {
-        eprintln!("nearfar: {text}");
+        message!("nearfar: {text}");
     }
     let (what, hint) = text.split_once("\nhint: ").map_or((text.as_str(), None), |(what, hint)| (what, Some(hint)));
     if as_json {

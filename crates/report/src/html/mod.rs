@@ -5,6 +5,7 @@ mod figure;
 mod http_pages;
 mod load;
 mod plot;
+mod policy;
 mod race;
 mod run;
 mod size;
@@ -32,6 +33,7 @@ use survey::SurveyPart;
 use table::HtmlTable;
 
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
+pub use policy::security_policy;
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
 /// `</script>`, so that a server can allow it by its hash.
@@ -118,6 +120,8 @@ pub fn render(page: &ReportPage) -> String {
         style: STYLE,
         script: SCRIPT,
         live: LIVE_SCRIPT,
+        // A server sends its own policy.
+        policy: page.served.is_none().then(|| format!("{}; form-action 'none'", security_policy(&[SCRIPT]))),
     };
     report.render().expect("the template renders")
 }
@@ -163,6 +167,8 @@ struct ReportTemplate<'a> {
     style: &'static str,
     script: &'static str,
     live: &'static str,
+    /// The Content-Security-Policy of a file.
+    policy: Option<String>,
 }
 
 /// A comparison with its findings in sentences.

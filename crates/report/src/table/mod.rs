@@ -10,6 +10,8 @@ mod race;
 mod run;
 mod size;
 
+use model::values::csv_text::without_formula;
+
 pub use comparison::{comparison, comparison_markdown};
 pub use comparison_csv::comparison_csv;
 pub use index::{index, index_csv, index_markdown};
@@ -28,11 +30,13 @@ pub(crate) use run::{
 };
 pub(crate) use size::size_grid;
 
-/// Writes rows as CSV; fields with commas, quotes or line feeds are quoted.
+/// Writes rows as CSV; fields with commas, quotes or line feeds are quoted, and none is a formula.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row).expect("rows have equal lengths, and writing to memory cannot fail");
+        writer
+            .write_record(row.iter().map(|field| without_formula(field).into_owned()))
+            .expect("rows have equal lengths, and writing to memory cannot fail");
     }
     let bytes = writer.into_inner().expect("memory can be flushed");
     String::from_utf8(bytes).expect("fields are text")

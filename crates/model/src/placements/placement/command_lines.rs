@@ -179,7 +179,9 @@ fn systemd_properties(input: &LineInput) -> Option<Vec<String>> {
 
 fn systemd_run(input: &LineInput) -> Option<String> {
     let properties: Vec<String> = systemd_properties(input)?.iter().map(|property| format!("-p {property}")).collect();
-    Some(format!("systemd-run --pipe --wait --same-dir {} {}", properties.join(" "), input.command))
+    // The service manager replaces variables in the arguments, and `$$` by `$`.
+    let command = input.command.replace('$', "$$");
+    Some(format!("systemd-run --pipe --wait --same-dir {} {command}", properties.join(" ")))
 }
 
 /// A cpuset can bind memory to nodes; it supports no other policy.
