@@ -244,7 +244,7 @@ mod tests {
             assert!((factor / expected - 1.0).abs() < 1e-12, "{from} {to} {factor}");
         };
         close("MB/s", "MiB/s", 1e6 / 1_048_576.0);
-        close("GiB/s", "MB/s", 1073.741_824);
+        close("GiB/s", "MB/s", 1_073.741_824);
         close("Gflop/s", "GFLOPS", 1.0);
         close("usec", "ns", 1000.0);
         close("GTEPS", "TEPS", 1e9);
