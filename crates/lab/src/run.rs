@@ -76,6 +76,9 @@ fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     if block == 0 || history.has_begun(Role::Measured, block) {
         return None;
     }
+    if block < plan.repeat.min && !plan.budget_wins {
+        return None;
+    }
     if block >= plan.repeat.min && history.is_precise(plan) {
         return Some(EndReason::Precise);
     }

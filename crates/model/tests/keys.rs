@@ -25,6 +25,7 @@ fn cell(key: &str) -> Cell {
         test: "w".into(),
         parameters: Parameters::default(),
         placement: Placement::kernel(1),
+        main: None,
     }
 }
 
@@ -38,6 +39,8 @@ fn plan(repeat: StoppingRule, race: Option<RacePlan>) -> Plan {
         repeat,
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
+        budget_wins: false,
         race,
         size: None,
         command: Vec::new(),

@@ -117,7 +117,7 @@ impl<'a> Progress<'a> {
 
     fn result(&self, record: &TrialRecord) -> String {
         let cell = &self.record.plan.cells[record.trial.cell];
-        let metric = self.record.plan.spec(&cell.workload).and_then(|spec| spec.metrics.first());
+        let metric = self.record.plan.main_metric(cell);
         let value = metric.and_then(|metric| Some((metric, metric_value(metric, &record.outcome.samples)?)));
         let name = format!("{} @ {}", cell.test, cell.placement.name);
         match (value, record.verdict.grade) {

@@ -101,7 +101,7 @@ fn cell_is_measured_shown_exported_and_reported() {
         "--placement",
         "one-core",
         "-r",
-        "2",
+        "3",
         "--format",
         "json",
     ];
@@ -117,9 +117,9 @@ fn cell_is_measured_shown_exported_and_reported() {
     }
     let trials = nearfar(dir, &["show", "--trials", "--format", "json"]).stdout;
     let trials: serde_json::Value = serde_json::from_slice(&trials).expect("show prints JSON");
-    assert_eq!(trials["trials"].as_array().map(Vec::len), Some(4));
+    assert_eq!(trials["trials"].as_array().map(Vec::len), Some(6));
     let csv = String::from_utf8(nearfar(dir, &["export"]).stdout).expect("CSV is text");
-    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 4, "one sample per trial: {csv}");
+    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 6, "one sample per trial: {csv}");
     let compared = nearfar(dir, &["compare", "--baseline", "one-core", "--format", "json"]).stdout;
     let compared: serde_json::Value = serde_json::from_slice(&compared).expect("compare prints JSON");
     assert_eq!(compared["baseline"], "one-core");

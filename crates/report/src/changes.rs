@@ -124,8 +124,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
 
 /// The columns with a change in this row, in the comparison's order.
 fn changes<'a>(comparison: &'a Comparison, row: &'a ComparisonRow) -> Vec<(&'a str, &'a ComparedValue)> {
-    let others = comparison.columns.iter().filter(|column| **column != comparison.baseline);
-    let values = others.filter_map(|column| Some((column.as_str(), row.values.get(column)?)));
+    let values = comparison.compared().filter_map(|column| Some((column, row.values.get(column)?)));
     values.filter(|(_, value)| value.change_percent.and_then(|change| place(change, row.better)).is_some()).collect()
 }
 
@@ -165,7 +164,7 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
     let word = match class {
         "good" => "better",
         "bad" => "worse",
-        _ if ends.is_none() => "a single figure",
+        _ if ends.is_none() => "no interval",
         _ => "no difference seen",
     };
     ChangeRow {

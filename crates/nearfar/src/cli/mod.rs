@@ -396,11 +396,12 @@ pub enum ShowFormat {
 pub struct CompareArgs {
     /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact, all runs of its experiment]
     pub runs: Vec<String>,
-    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, or column of an imported
-    /// table [default: chosen by the experiment]
+    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, several of these separated
+    /// by commas, or column of an imported table [default: chosen by the experiment]
     #[arg(long, value_name = "DIMENSION")]
     pub by: Option<String>,
-    /// Column that the others are compared with [default: chosen by the experiment, else kernel, else the first]
+    /// Column that the others are compared with, or with several dimensions a value of one of them, which each column is
+    /// compared with [default: chosen by the experiment, else kernel, else the first]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Compare the columns of this imported table [default: the latest]
@@ -410,12 +411,21 @@ pub struct CompareArgs {
     /// `NEARFAR_DUCKDB`)
     #[arg(long, alias = "from", value_name = "DIR", value_parser = parquet_dir, conflicts_with = "table")]
     pub parquet: Option<String>,
+    /// Add the columns of this imported table to those of the runs [repeatable]
+    #[arg(long = "add-table", value_name = "NAME", conflicts_with_all = ["table", "index"])]
+    pub added_tables: Vec<String>,
     /// Show the index of this benchmark suite for each column
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
+    /// Compare this metric instead of the main metric of each workload
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["table", "index"])]
+    pub metric: Option<String>,
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Significant digits of values; percentages have two decimals fewer [default: 4, and one decimal]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub digits: Option<u8>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,

@@ -271,7 +271,8 @@ fn compare_request(head: &RequestHead) -> Result<CompareRequest, CliError> {
     let one = |key: &str| head.query_value(key).filter(|value| !value.is_empty()).map(str::to_string);
     // Several runs are compared with each other by default, not their placements.
     let by = one("by").or_else(|| (runs.len() > 1).then(|| "run".to_string()));
-    Ok(CompareRequest { by, baseline: one("baseline"), table: one("table"), runs })
+    let (baseline, table, metric) = (one("baseline"), one("table"), one("metric"));
+    Ok(CompareRequest { by, baseline, table, metric, added_tables: Vec::new(), runs })
 }
 
 /// Renders the form and, if there is a query, the comparison.

@@ -26,8 +26,12 @@ use model::values::stamp::Stamp;
 
 use crate::changes;
 use crate::claim_text::{ClaimText, sentences};
+use crate::number::Digits;
 use crate::style::clean;
-use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, index_notes, long_grid};
+use crate::table::{
+    EFFICIENCY, caption, comparison_grid, efficiency_grid, footnotes, headnotes, index_caption, index_grid, index_notes,
+    long_grid,
+};
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
@@ -179,6 +183,8 @@ pub(crate) struct ComparedPart {
     /// The figure of all changes with their intervals.
     pub(crate) picture: Option<String>,
     pub(crate) table: HtmlTable,
+    /// Cells in percent of reference cells.
+    pub(crate) efficiency: Option<HtmlTable>,
     pub(crate) above: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
@@ -191,14 +197,17 @@ impl ComparedPart {
         more.truncate(rows_max);
         // A wider table would need horizontal scrolling.
         let wide = comparison.columns.len() <= COLUMNS_MAX;
-        let grid = if wide { comparison_grid(comparison).without_repeats(1) } else { long_grid(comparison) };
-        let caption = format!("Against {}, by {}", clean(&comparison.baseline), clean(&comparison.by));
+        let digits = Digits::default();
+        let grid =
+            if wide { comparison_grid(comparison, digits).without_repeats(1) } else { long_grid(comparison, digits) };
+        let efficiency = efficiency_grid(comparison, digits);
         Self {
             name: clean(name),
             sentences,
             more,
             picture: changes::svg(comparison),
-            table: HtmlTable::new(&caption, grid, rows_max),
+            table: HtmlTable::new(&caption(comparison), grid, rows_max),
+            efficiency: (!efficiency.rows.is_empty()).then(|| HtmlTable::new(EFFICIENCY, efficiency, rows_max)),
             above: headnotes(comparison),
             notes: footnotes(comparison),
         }

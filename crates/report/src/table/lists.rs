@@ -52,7 +52,7 @@ pub fn trials(record: &RunRecord, trials: &[TrialRecord], style: &TextStyle) -> 
 
 fn trial_row(record: &RunRecord, trial: &TrialRecord) -> Vec<GridCell> {
     let cell = record.plan.cells.get(trial.trial.cell);
-    let metric = record.plan.spec(&trial.trial.workload).and_then(|spec| spec.metrics.first());
+    let metric = cell.and_then(|cell| record.plan.main_metric(cell));
     let result = metric.and_then(|metric| Some((metric_value(metric, &trial.outcome.samples)?, &metric.unit)));
     let result = result.map_or("none".into(), |(value, unit)| format!("{} {unit}", significant(value)));
     let (verdict, tone) = match trial.verdict.grade {

@@ -3,6 +3,7 @@
 mod columns;
 mod comparison;
 mod comparison_csv;
+mod efficiency;
 mod index;
 mod lists;
 mod load;
@@ -12,7 +13,7 @@ mod size;
 
 use model::values::csv_text::without_formula;
 
-pub use comparison::{comparison, comparison_markdown};
+pub use comparison::{comparison, comparison_markdown, comparison_markdown_with, comparison_with};
 pub use comparison_csv::comparison_csv;
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
@@ -21,7 +22,8 @@ pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 pub use size::size;
 
-pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
+pub(crate) use comparison::{caption, comparison_grid, footnotes, headnotes, long_grid};
+pub(crate) use efficiency::{EFFICIENCY, efficiency_grid};
 pub(crate) use index::{caption as index_caption, index_grid, index_notes};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;

@@ -115,6 +115,8 @@ impl PlaceRequest {
             },
             compare_by: "placement".into(),
             baseline: Some("kernel".into()),
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: Some(race),
             size: None,
             command: Vec::new(),

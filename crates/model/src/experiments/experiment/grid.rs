@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid};
+use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid, efficiency, read};
 use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
 use crate::values::placement::Placement;
 use crate::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
@@ -91,10 +91,13 @@ impl Experiment {
             return Err(nothing_to_run(&self.name, &skipped));
         }
         let used = |spec: &&WorkloadSpec| cells.iter().any(|cell| cell.workload == spec.name);
+        let workloads: Vec<WorkloadSpec> = specs.iter().filter(used).cloned().collect();
         Ok(Plan {
             experiment: self.name.clone(),
             question: self.question.clone(),
-            workloads: specs.iter().filter(used).cloned().collect(),
+            efficiency: efficiency::formatted(&self.efficiency, &workloads, topology.last_cache_bytes()),
+            budget_wins: false,
+            workloads,
             repeat: if options.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
             compare_by: self.compare_by.clone(),
             baseline: self.baseline_here(&ctx, &cells, specs),
@@ -124,12 +127,11 @@ impl Experiment {
                 Some(column).filter(|name| cells.iter().any(|cell| cell.placement.threads.to_string() == *name))
             }
             By::Parameter(name) => {
-                let llc = ctx.topology.last_cache_bytes();
                 let used = specs.iter().filter(|spec| cells.iter().any(|cell| cell.workload == spec.name));
-                let mut kinds = used.filter_map(|spec| spec.parameter(&name)).map(|parameter| &parameter.kind);
-                kinds.find_map(|kind| Some(kind.write(&kind.read(&baseline, llc).ok()?)))
+                let used: Vec<WorkloadSpec> = used.cloned().collect();
+                read::formatted(&name, &baseline, &used, ctx.topology.last_cache_bytes())
             }
-            By::Host | By::Boot | By::Run | By::Fact(_) => Some(baseline),
+            By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Some(baseline),
         }
     }
 }
@@ -317,7 +319,8 @@ fn fill(
         for (name, placed) in place_all(combination, threads, first, ctx) {
             match placed.and_then(|placement| Ok((placement, combination.parameters_here()?))) {
                 Ok((placement, parameters)) => {
-                    cells.push(Cell::new(combination.spec, test.into(), parameters, placement));
+                    let cell = Cell::new(combination.spec, test.into(), parameters, placement);
+                    cells.push(Cell { main: combination.task.main.clone(), ..cell });
                 }
                 Err(why) => match reasons.iter_mut().find(|(other, reason, _)| *other == name && *reason == why) {
                     Some((_, _, counts)) => counts.push(threads.clone()),

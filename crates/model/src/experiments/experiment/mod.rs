@@ -20,13 +20,18 @@
 //! [[workload]]                       # one or more
 //! name = "stream"
 //! label = "stream-triad"             # name in tables; default the workload's name
+//! main = "triad"                     # main metric; default the workload's first
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list defines one cell per value; {device} is the
 //!                                    # first device; text with {devices} is repeated for each, separated by commas
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # default kernel
 //! threads = [1, "all", "cores", "l3", "l3-cpus", "node-cores", "devices"] # default each placement's natural number
+//! [[efficiency]]                     # optional: cells in percent of a reference cell
+//! cells = { test = "stream-triad", size = "16xllc" }
+//! reference = { test = "stream-triad", size = "next smaller" }
 //! ```
 
 mod boot_parameters;
+mod efficiency;
 mod fio_job;
 mod grid;
 mod overrides;
@@ -45,7 +50,7 @@ use serde::Serialize;
 
 use crate::hint::Hinted;
 use crate::placements::placement::KernelFeatures;
-use crate::values::plan::StoppingRule;
+use crate::values::plan::{EfficiencyRule, StoppingRule};
 use crate::values::units::Nanos;
 use crate::values::workload::Parameters;
 
@@ -61,6 +66,9 @@ pub struct Experiment {
     pub compare_by: String,
     /// Column that the others are compared with, as written.
     pub baseline: Option<String>,
+    /// Cells to show in percent of reference cells, with values as written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub efficiency: Vec<EfficiencyRule>,
     /// Kernel boot parameters to compare; each needs a reboot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boots: Vec<String>,
@@ -77,6 +85,9 @@ pub struct WorkloadGrid {
     pub workload: String,
     /// Name in tables; `None` for the workload's name.
     pub label: Option<String>,
+    /// Name of the main metric; `None` for the first of the workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub main: Option<String>,
     /// Parameters in file order, each with its values as written.
     pub set: Vec<(String, Vec<String>)>,
     pub placements: Vec<String>,

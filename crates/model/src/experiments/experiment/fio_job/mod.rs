@@ -68,7 +68,14 @@ pub fn read_jobs(
             given => given.to_vec(),
         };
         let label = Some(name).filter(|name| name != WORKLOAD);
-        tasks.push(WorkloadGrid { workload: WORKLOAD.into(), label, set: read.set, placements, threads: read.threads });
+        tasks.push(WorkloadGrid {
+            workload: WORKLOAD.into(),
+            label,
+            main: None,
+            set: read.set,
+            placements,
+            threads: read.threads,
+        });
     }
     notes.extend(groups.iter().filter(|group| group.len() > 1).map(|group| concurrency_note(group)));
     let experiment = Experiment {
@@ -77,6 +84,7 @@ pub fn read_jobs(
         repeat: repeat(longest),
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
         boots: Vec::new(),
         devices: Vec::new(),
         tasks,
