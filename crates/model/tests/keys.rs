@@ -72,6 +72,7 @@ fn race() -> RacePlan {
             ReductionStep { count: Some("4095".into()), text: "sets of \"any\" size".into() },
             ReductionStep { count: None, text: "no two CPUs are equivalent".into() },
         ],
+        search: None,
     }
 }
 

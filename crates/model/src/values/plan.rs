@@ -2,8 +2,10 @@
 //! block runs each cell once in a new random order, so that drift affects all cells equally.
 
 mod race;
+mod search;
 
 pub use race::{MemoryChoice, RacePlan, RaceRules, ReductionStep, Stages};
+pub use search::{EarlierProgram, MachineFeatures, ProgramKind, SEARCH_VERSION, SearchPlan, ThreadChoice};
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;

@@ -54,6 +54,7 @@ impl PlaceRequest {
             stages: candidates.stages,
             raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
+            search: None,
         };
         let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.space.second);
         self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
@@ -83,6 +84,7 @@ impl PlaceRequest {
                 count: Some(count.to_string()),
                 text: format!("classes of placements that differ from {} by moving one thread", winner.name),
             }],
+            search: None,
         };
         self.build_plan(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
     }

@@ -8,6 +8,7 @@ mod count;
 mod distances;
 mod explain;
 mod family;
+mod features;
 mod interner;
 mod interrupts;
 mod memory;
@@ -23,6 +24,7 @@ mod tree;
 mod tree_build;
 
 pub use count::Count;
+pub use features::{features, machine_features};
 pub use neighbours::neighbours;
 pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
 

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::interim::{deviation, mean, middle, variance};
 use super::{Race, signed_log};
-use crate::stats::statistics::{CONFIDENCE, Interval, RESAMPLES, Resampling, bca_interval, student_interval};
+use crate::stats::statistics::{
+    CONFIDENCE, Interval, Mean, RESAMPLES, Resampling, bca_interval, mean_interval, student_interval,
+};
 use crate::values::workload::Better;
 
 /// Minimum and maximum number of pairs: fewer give too wide an interval, more are not worth their time.
@@ -19,6 +21,8 @@ const DEVIATION_GUESS: f64 = 0.05;
 const DEVIATION_MIN: f64 = 0.005;
 /// Weight of the robust deviation of the race against the plain one, in degrees of freedom.
 const ROBUST_FREEDOM: f64 = 4.0;
+/// Weight of the deviation that a search estimates, in degrees of freedom.
+const SEARCH_FREEDOM: f64 = 4.0;
 /// An interval is wide if it exceeds the planned width by this factor. The number of pairs is estimated from few blocks
 /// of the race, so smaller excesses are chance.
 const WIDE: f64 = 1.5;
@@ -124,16 +128,38 @@ fn pair_deviation(differences: &[f64]) -> f64 {
     ((ROBUST_FREEDOM * robust + freedom * plain) / (ROBUST_FREEDOM + freedom)).sqrt()
 }
 
+/// Returns the t interval of the mean of at least two values, whose deviation is also known from elsewhere.
+fn moderated_interval(values: &[f64], deviation: f64) -> Option<Interval> {
+    let (count, value) = (values.len() as f64, mean(values));
+    let freedom = SEARCH_FREEDOM + count - 1.0;
+    let variance = (SEARCH_FREEDOM * deviation * deviation + (count - 1.0) * variance(values)) / freedom;
+    mean_interval(value, &[Mean { value, variance: variance / count, freedom }], CONFIDENCE)
+}
+
 /// Compares the leader with the baseline by fresh pairs of their metric, in its unit. Pairs with a value that is not
 /// finite or not above 0 do not count. `seed` is that of the bootstrap.
 ///
 /// `None` with fewer than 2 pairs that count.
 pub fn confirm(better: Better, pairs: &[(f64, f64)], planned: ConfirmPlan, seed: u64) -> Option<Confirmation> {
+    confirm_moderated(better, pairs, planned, seed, None)
+}
+
+/// Like [`confirm`], for few pairs after a search: `deviation` is that of one pair according to the trials of the search,
+/// which counts like [`SEARCH_FREEDOM`] further pairs (moderated t: Smyth, Statistical Applications in Genetics and
+/// Molecular Biology 3, 2004). The difference still comes from the pairs only.
+pub fn confirm_moderated(
+    better: Better,
+    pairs: &[(f64, f64)],
+    planned: ConfirmPlan,
+    seed: u64,
+    deviation: Option<f64>,
+) -> Option<Confirmation> {
     let usable = |value: f64| signed_log(value, Better::Lower);
     let logs: Vec<(f64, f64)> =
         pairs.iter().filter_map(|(leader, kernel)| Some((usable(*leader)?, usable(*kernel)?))).collect();
     let ratios: Vec<f64> = logs.iter().map(|(leader, kernel)| leader - kernel).collect();
-    let interval = student_interval(&ratios, CONFIDENCE)?;
+    let plain = student_interval(&ratios, CONFIDENCE)?;
+    let interval = deviation.and_then(|deviation| moderated_interval(&ratios, deviation)).unwrap_or(plain);
     let mean = mean(&ratios);
     let median_of = |drawn: &mut [(f64, f64)]| {
         middle(drawn.iter().map(|pair| pair.0).collect()) - middle(drawn.iter().map(|pair| pair.1).collect())

@@ -1,0 +1,1 @@
+//! Tests of a search on small and large sets of candidates.
