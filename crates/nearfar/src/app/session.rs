@@ -92,17 +92,24 @@ pub fn resume_or_begin(
     fresh: bool,
     quiet: bool,
 ) -> Result<RunRecord, CliError> {
+    let unfinished = if fresh { None } else { unfinished(store, target, &plan, quiet)? };
+    unfinished.map_or_else(|| begin(store, target, plan), Ok)
+}
+
+/// Returns the unfinished run of the same plan in the same state of the machine, if there is one.
+pub fn unfinished(
+    store: &Store,
+    target: &TargetMachine,
+    plan: &Plan,
+    quiet: bool,
+) -> Result<Option<RunRecord>, CliError> {
     let fingerprint = target.machine.settings.fingerprint();
-    if !fresh {
-        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, target.simulated.as_deref());
-        if let Some(record) = unfinished.map_err(CliError::failure)? {
-            if !quiet {
-                eprintln!("resuming run {}; to start a new run, use --fresh", record.id);
-            }
-            return Ok(record);
-        }
+    let found = store.find_unfinished(&plan.key(), &fingerprint, target.simulated.as_deref());
+    let found = found.map_err(CliError::failure)?;
+    if let Some(record) = found.as_ref().filter(|_| !quiet) {
+        eprintln!("resuming run {}; to start a new run, use --fresh", record.id);
     }
-    begin(store, target, plan)
+    Ok(found)
 }
 
 /// Maximum number of clients that may begin the same simulated run concurrently.

@@ -16,6 +16,7 @@ const OMITTED: &[&str] = &[
     "dry_run",
     "fresh",
     "explain",
+    "all",
     "apply",
     "save",
     "saved",

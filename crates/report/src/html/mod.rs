@@ -7,6 +7,7 @@ mod load;
 mod plot;
 mod race;
 mod run;
+mod search;
 mod size;
 mod survey;
 mod sweep;

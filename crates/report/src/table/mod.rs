@@ -3,6 +3,7 @@
 mod columns;
 mod comparison;
 mod comparison_csv;
+mod forecast;
 mod index;
 mod lists;
 mod load;
@@ -12,6 +13,7 @@ mod size;
 
 pub use comparison::{comparison, comparison_markdown};
 pub use comparison_csv::comparison_csv;
+pub use forecast::{dry_run, forecast};
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;

@@ -53,9 +53,19 @@ pub struct Confirmation {
     pub median_ratio: f64,
     /// 95 % interval of the ratio (`BCa` bootstrap of pairs).
     pub median_interval: Option<Interval>,
+    /// Geometric means of the metric in these pairs. Their ratio is the reported change.
+    #[serde(default)]
+    pub values: Option<PairValues>,
     /// Whether mean and median disagree: one of the placements has two modes, so check the single values.
     pub two_modes: bool,
     pub verdict: ConfirmResult,
+}
+
+/// Geometric means of the fresh pairs, in the unit of the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairValues {
+    pub leader: f64,
+    pub baseline: f64,
 }
 
 /// Conclusion from the comparison of the leader with the baseline.
@@ -72,6 +82,13 @@ pub enum ConfirmResult {
     },
 }
 
+impl Confirmation {
+    /// Returns the gain, in percent of the baseline, that the 95 % interval excludes: larger ones are not in it.
+    pub fn excluded_gain_percent(&self, better: Better) -> f64 {
+        if better == Better::Lower { (-self.ci_low).max(0.0) } else { self.ci_high.max(0.0) }
+    }
+}
+
 impl Race {
     /// Returns the number of pairs for the confirmation: enough for a half-width of the indifference, or of a tenth of
     /// the effect, within the rest of the budget. Fixed before the first pair. 0 if the baseline leads.
@@ -81,11 +98,16 @@ impl Race {
 
     /// Returns [`Self::pairs`] with the planned half-width.
     pub fn planned(&self) -> ConfirmPlan {
+        self.planned_for(self.leader().unwrap_or(0))
+    }
+
+    /// As [`Self::planned`], for this candidate instead of the leader.
+    pub fn planned_for(&self, challenger: usize) -> ConfirmPlan {
         let half_width = self.rules.indifference;
-        let Some(leader) = self.leader().filter(|leader| *leader != 0) else {
+        if challenger == 0 {
             return ConfirmPlan { pairs: 0, half_width };
-        };
-        let differences = self.differences(leader, 0, 0..self.rows.len());
+        }
+        let differences = self.differences(challenger, 0, 0..self.rows.len());
         let mut planned = if differences.len() < 2 {
             planned(DEVIATION_GUESS, half_width)
         } else {
@@ -112,7 +134,8 @@ pub fn extend_plan(better: Better, pairs: &[(f64, f64)], before: ConfirmPlan) ->
     (unclear && again.pairs > before.pairs).then_some(again)
 }
 
-fn planned(deviation: f64, half_width: f64) -> ConfirmPlan {
+/// Returns the number of pairs for an interval of this half-width if each pair has this standard deviation.
+pub fn planned(deviation: f64, half_width: f64) -> ConfirmPlan {
     let pairs = (2.0 * deviation / half_width.max(f64::MIN_POSITIVE)).powi(2).ceil();
     ConfirmPlan { pairs: pairs.clamp(f64::from(PAIRS_MIN), f64::from(PAIRS_MAX)) as u32, half_width }
 }
@@ -177,9 +200,15 @@ pub fn confirm_moderated(
         median_ratio: median.exp(),
         median_interval: median_interval
             .and_then(|interval| Interval::between(interval.low.exp(), interval.high.exp())),
+        values: Some(pair_values(&logs)),
         two_modes: outside(Some(interval), median) && outside(median_interval, mean),
         verdict: verdict(better, interval, planned),
     })
+}
+
+fn pair_values(logs: &[(f64, f64)]) -> PairValues {
+    let geometric = |of: fn(&(f64, f64)) -> f64| mean(&logs.iter().map(of).collect::<Vec<_>>()).exp();
+    PairValues { leader: geometric(|pair| pair.0), baseline: geometric(|pair| pair.1) }
 }
 
 fn verdict(better: Better, interval: Interval, planned: ConfirmPlan) -> ConfirmResult {
@@ -233,6 +262,23 @@ mod tests {
         assert_eq!(confirm(Better::Lower, &some, PLANNED, 1), Some(expected));
         assert_eq!(confirm(Better::Lower, &some[..1], PLANNED, 1), None);
         assert_eq!(confirm(Better::Lower, &[], PLANNED, 1), None);
+    }
+
+    #[test]
+    fn values_of_pairs_have_the_ratio_of_the_change() {
+        let confirmed = check(Better::Lower, &pairs(0.9, 0.05, 12), ConfirmResult::Faster);
+        let values = confirmed.values.unwrap();
+        assert!((100.0 * (values.leader / values.baseline - 1.0) - confirmed.change_percent).abs() < 1e-9);
+        assert!((values.baseline - 3.0).abs() < 1e-9, "{values:?}");
+    }
+
+    #[test]
+    fn excluded_gain_is_the_far_end_of_the_interval() {
+        let confirmed = check(Better::Lower, &pairs(1.002, 0.03, 12), ConfirmResult::NoDifferenceSeen { wide: false });
+        assert!((confirmed.excluded_gain_percent(Better::Lower) + confirmed.ci_low).abs() < 1e-9);
+        assert!((confirmed.excluded_gain_percent(Better::Higher) - confirmed.ci_high).abs() < 1e-9);
+        let slower = check(Better::Lower, &pairs(1.1, 0.03, 12), ConfirmResult::Slower);
+        assert!(slower.excluded_gain_percent(Better::Lower).abs() < f64::MIN_POSITIVE, "no gain at all");
     }
 
     #[test]

@@ -21,7 +21,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use confirm::{ConfirmPlan, ConfirmResult, Confirmation, confirm, confirm_moderated, extend_plan};
+pub use confirm::{
+    ConfirmPlan, ConfirmResult, Confirmation, PairValues, confirm, confirm_moderated, extend_plan, planned,
+};
 pub use interim::{column_effects, winsorized_means};
 pub use ranking::{Effect, RankClaim, RankedCandidate};
 
