@@ -281,7 +281,7 @@ impl<'a> Counter<'a> {
         uses.into_iter().map(cache).collect()
     }
 
-    /// Whether memory nodes are smaller than packages, so that they are a level of their own.
+    /// Whether memory nodes are a separate level below packages.
     fn has_node_level(&self) -> bool {
         self.homes > self.package_cpus.len()
     }

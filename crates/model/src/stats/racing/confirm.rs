@@ -282,6 +282,26 @@ mod tests {
     }
 
     #[test]
+    fn known_deviation_narrows_intervals_of_few_pairs() {
+        let few = pairs(0.9, 0.06, 3);
+        let half = |deviation| {
+            let confirmed = confirm_moderated(Better::Lower, &few, PLANNED, 1, deviation).unwrap();
+            (confirmed.change_percent, confirmed.ci_high - confirmed.ci_low)
+        };
+        let (plain, known, noisy) = (half(None), half(Some(0.02)), half(Some(0.2)));
+        assert_eq!(plain, half(None));
+        assert!(
+            plain.0.total_cmp(&known.0).is_eq() && plain.0.total_cmp(&noisy.0).is_eq(),
+            "only pairs give the change"
+        );
+        assert!(known.1 < 0.7 * plain.1 && noisy.1 > 2.0 * plain.1, "{plain:?} {known:?} {noisy:?}");
+        // s^2 = (4 * 0.02^2 + 2 * 0.02^2) / 6 with 6 degrees of freedom, if both deviations agree.
+        let expected = 2.0 * 2.446_911_9 * 0.02 / 3f64.sqrt();
+        let spread = half(Some(0.02)).1 / 100.0 / 0.9;
+        assert!((spread - expected).abs() < 0.01 * expected, "{spread} {expected}");
+    }
+
+    #[test]
     fn number_of_pairs_is_bounded() {
         for (deviation, half_width, pairs) in
             [(0.05, 0.01, 100), (0.001, 0.01, 10), (1.0, 0.01, 250), (0.05, 0.02, 25), (0.05, 0.0, 250), (0.0, 0.0, 10)]

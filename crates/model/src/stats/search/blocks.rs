@@ -1,5 +1,5 @@
 //! The candidates of the next block: the baseline in some blocks, the expected best, the best of draws of the posterior,
-//! and now and then a candidate that the model does not ask for. Must not depend on how the posterior is computed.
+//! and in some blocks a random candidate that the model does not select. Must not depend on how the posterior is computed.
 
 use super::Search;
 use super::random::Random;

@@ -26,7 +26,7 @@ const NEIGHBOUR_RANGE: f64 = 0.5;
 /// Noise that breaks ties between the best candidates of a simulated program.
 const TIE_NOISE: f64 = 0.005;
 
-/// What is assumed of the candidates' log times, relative to the baseline, before any trial.
+/// Assumptions about the candidates' log times, relative to the baseline, before any trial.
 #[derive(Clone, Debug)]
 pub struct Prior {
     pub(super) seed: u64,

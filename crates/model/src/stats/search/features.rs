@@ -1,4 +1,4 @@
-//! What the simulated programs know of a candidate: counts of cores, caches, nodes and distances, for each number of
+//! Features of candidates for the simulated programs: counts of cores, caches, nodes and distances, for each number of
 //! threads that the program may have. Values only; `placements::candidates::features` computes them.
 
 /// Where two CPUs meet: on a core, in a second-level cache, in a last-level cache, on a node, in a package, or only in
@@ -96,9 +96,9 @@ pub struct CacheUse {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryFeatures {
     pub policy: PagePolicy,
-    /// Number of nodes with pages; 0 if first touch decides.
+    /// Number of nodes with pages. It is 0 if first touch decides.
     pub nodes: f64,
-    /// Share of the used nodes that have pages; 0 if first touch decides.
+    /// Share of the used nodes that have pages. It is 0 if first touch decides.
     pub local_nodes: f64,
     /// Share of accesses to the own node; if first touch decides, for pages that their users touched.
     pub local: f64,
@@ -123,7 +123,7 @@ pub enum PagePolicy {
     Bound,
 }
 
-/// What the warm-up trial shows of a program that chooses its number of threads.
+/// Observation of the warm-up trial of a program that chooses its number of threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hint {
     /// Maximum number of threads seen.

@@ -5,8 +5,8 @@
 //!
 //! The prior over the candidates of this machine is made by simulating several hundred random programs on it
 //! (`ensemble`); conditioning it on trials (`posterior`) learns the program. Blocks follow draws of the posterior
-//! (Thompson, Biometrika 25, 1933). The model only decides what is run: the gain that is reported comes from fresh pairs,
-//! so a wrong model costs trials, but no false claim. Evidence: `cargo bench -p lab --bench place -- --what few`.
+//! (Thompson, Biometrika 25, 1933). The model only chooses the trials: the reported gain comes from fresh pairs, so a wrong
+//! model costs trials, but makes no false claim. Evidence: `cargo bench -p lab --bench place -- --what few`.
 
 mod blocks;
 mod ensemble;
@@ -17,8 +17,6 @@ mod outlook;
 mod posterior;
 mod programs;
 mod random;
-#[cfg(test)]
-mod tests;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a search states: what may be missed, the predicted range of every candidate, and the candidates that remain for a
+//! Statements of a search: the miss, the predicted range of every candidate, and the candidates that remain for a
 //! race. Uses draws with a minimum share of hypotheses without assumptions, because a model may be too sure of itself.
 
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct Missed {
     pub bound90: f64,
 }
 
-/// What the model predicts of a candidate.
+/// Prediction for a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// Logarithm of the ratio of its time to that of the baseline; negative is better, also for metrics to maximise.
@@ -44,7 +44,7 @@ pub struct Prediction {
 pub struct Outlook {
     /// `None` if there is no candidate.
     pub missed: Option<Missed>,
-    /// By candidate.
+    /// One entry per candidate.
     pub predictions: Vec<Prediction>,
 }
 

@@ -1,4 +1,4 @@
-//! What the trials show of all candidates: a mixture of Gaussian processes over the hypotheses that explain the trials
+//! Predictions of all candidates from the trials: a mixture of Gaussian processes over the hypotheses that explain the trials
 //! best. Must not depend on how candidates are chosen.
 //!
 //! The value of a trial is the candidate's log time, plus an unknown offset, the effect of its block, and noise. Bursts
@@ -27,7 +27,7 @@ const SUSPECT_RESIDUAL: f64 = 1.5;
 /// Degrees of freedom of the weights of suspected trials (Student's t).
 const WEIGHT_FREEDOM: f64 = 4.0;
 const WEIGHT_ROUNDS: usize = 2;
-/// Minimum share of hypotheses without assumptions in what is reported.
+/// Minimum share of hypotheses without assumptions in reported predictions.
 const UNSTRUCTURED_MIN: f64 = 0.1;
 
 /// The value of a trial.
@@ -39,7 +39,7 @@ pub(super) struct Observation {
     pub value: f64,
 }
 
-/// How far the simulated programs are believed. All numbers are standard deviations, except `ensemble`, which scales
+/// Degree to which the simulated programs are believed. All numbers are standard deviations, except `ensemble`, which scales
 /// that of the programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Hypothesis {
@@ -101,7 +101,7 @@ struct Part {
     mean: Vec<f64>,
 }
 
-/// What the trials show.
+/// Predictions from the trials.
 #[derive(Clone, Debug)]
 pub(super) struct Posterior {
     /// Mean log time by candidate, relative to the baseline.
@@ -385,7 +385,7 @@ struct Field<'a> {
 struct Latent {
     ensemble: Vec<f64>,
     near: Vec<f64>,
-    /// By candidate.
+    /// One entry per candidate.
     own: Vec<f64>,
     shift: f64,
 }

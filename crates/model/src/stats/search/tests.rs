@@ -1,1 +1,0 @@
-//! Tests of a search on small and large sets of candidates.
