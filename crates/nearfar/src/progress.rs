@@ -117,7 +117,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prints what can be expected of the budget.
+    /// Prints the forecast of the budget.
     fn begun(&self, course: &RaceState<'_>) {
         for line in course.forecast().iter().flat_map(report::table::forecast) {
             match &self.bar {

@@ -216,7 +216,7 @@ fn thread_effect(answer: &PlaceResult) -> Option<String> {
     })
 }
 
-/// What may be missed by not running every candidate.
+/// The expected distance from the best candidate, because not every candidate was run.
 fn missed(answer: &PlaceResult) -> Option<String> {
     let outlook = answer.outlook.as_ref()?;
     if let (Some(mean), Some(most)) = (outlook.missed_percent, outlook.missed_percent_90) {
@@ -262,7 +262,7 @@ fn ties(answer: &PlaceResult) -> Option<String> {
 
 fn search(answer: &PlaceResult) -> Option<String> {
     let why = match answer.search {
-        // What may be missed is stated.
+        // The sentence about the distance from the best candidate replaces it.
         _ if answer.outlook.as_ref().is_some_and(|outlook| outlook.missed_percent.is_some()) => return None,
         State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
         State::OutOfBlocks => "the maximum number of blocks was run",

@@ -1,5 +1,4 @@
-//! Searches from block to block: an answer for every budget, the same state after every interruption, and what is said
-//! of the result.
+//! Searches from block to block: an answer for every budget, the same state after every interruption, and the result.
 
 use std::collections::BTreeMap;
 

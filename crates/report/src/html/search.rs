@@ -23,7 +23,7 @@ pub(crate) struct SearchFigure {
     pub(crate) caption: &'static str,
 }
 
-/// Returns the figures of a search; none without a search.
+/// Returns the figures of a search. Empty without a search.
 pub(crate) fn figures(answer: &PlaceResult) -> Vec<SearchFigure> {
     let predicted = predicted(answer).map(|svg| SearchFigure {
         svg,
@@ -76,12 +76,12 @@ fn predicted(answer: &PlaceResult) -> Option<String> {
     let ends: Vec<f64> =
         points.iter().filter_map(|point| point.0.predicted).flat_map(|range| [range.low, range.high]).collect();
     let plot = frame(Axis::over(&measured, &[])?, Axis::over(&predicted, &ends)?);
-    let said: String = points.iter().map(|point| format!(" {}.", caption(point))).collect();
+    let texts: String = points.iter().map(|point| format!(" {}.", caption(point))).collect();
     let mut picture = picture(
         "Predicted against measured",
         "Predicted difference to the kernel's choice",
         "measured difference",
-        format!("Difference of candidates to the kernel's choice.{said}"),
+        format!("Difference of candidates to the kernel's choice.{texts}"),
         &plot,
     );
     for (tick, text) in plot.x.ticks() {
@@ -111,7 +111,7 @@ fn curve(answer: &PlaceResult) -> Option<String> {
     let values: Vec<f64> = answer.curve.iter().map(|point| point.best_percent).collect();
     let x = Axis { low: 0.0, high: f64::from(last) * 1.02, logarithmic: false };
     let plot = frame(x, Axis::over(&values, &[0.0])?);
-    let said: String = answer
+    let texts: String = answer
         .curve
         .iter()
         .map(|point| format!(" {}: {}.", point.trials, signed_percent(point.best_percent)))
@@ -120,7 +120,7 @@ fn curve(answer: &PlaceResult) -> Option<String> {
         "Best candidate so far",
         "Best candidate so far, difference to the kernel's choice",
         "trials",
-        format!("Difference of the best candidate so far to the kernel's choice, by number of trials.{said}"),
+        format!("Difference of the best candidate so far to the kernel's choice, by number of trials.{texts}"),
         &plot,
     );
     for (tick, text) in plot.x.ticks() {

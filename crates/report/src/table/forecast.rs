@@ -1,4 +1,4 @@
-//! What a budget allows: sentences at the start of a search, and a table for several durations of a trial.
+//! Forecasts of a budget: sentences at the start of a search, and a table for several durations of a trial.
 
 use model::analysis::place::BudgetForecast;
 use model::values::plan::Plan;
@@ -7,7 +7,7 @@ use model::values::units::Nanos;
 use crate::grid::{Grid, GridCell};
 use crate::style::{TextStyle, clean};
 
-/// What can be expected of the budget, in sentences.
+/// The forecast of a budget, in sentences.
 pub fn forecast(forecast: &BudgetForecast) -> Vec<String> {
     let (trial, budget) = (time(forecast.trial_seconds), time(forecast.budget_seconds));
     let trials = forecast.trials;
@@ -24,7 +24,7 @@ pub fn forecast(forecast: &BudgetForecast) -> Vec<String> {
     vec![format!("{fits}: {expected}"), firm]
 }
 
-/// The plan of a search, and what its budget allows if a trial takes one of several times.
+/// The plan of a search, and the forecast of its budget for several durations of a trial.
 pub fn dry_run(plan: &Plan, forecasts: &[BudgetForecast], style: &TextStyle) -> String {
     let raw = plan.race.as_ref().map_or("", |race| race.raw_placements.as_str());
     let (count, kernel) = (plan.cells.len(), plan.cells.first().map_or("", |cell| cell.placement.name.as_str()));

@@ -9,7 +9,7 @@ use crate::values::workload::Better;
 
 /// A search is undecided if its pairs do not exclude a gain of this size, in percent.
 const UNDECIDED_GAIN_PERCENT: f64 = 10.0;
-/// A gain is likely if the predicted range says so, and the fresh pairs by this many standard errors.
+/// A gain is likely if its predicted range excludes zero, and its fresh pairs exceed this many standard errors.
 const LIKELY_ERRORS: f64 = 1.0;
 /// Half-width of a 95 % interval in standard errors, approximately.
 const ERRORS_OF_INTERVAL: f64 = 2.2;

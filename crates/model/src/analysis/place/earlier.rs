@@ -1,4 +1,4 @@
-//! What an earlier search of another program says of the candidates of a new one.
+//! Results of earlier searches of other programs, for the candidates of a new search.
 
 use std::collections::BTreeMap;
 

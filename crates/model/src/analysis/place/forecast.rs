@@ -1,5 +1,4 @@
-//! What a budget allows, before it is spent: the number of trials, the expected quality of the result, and the cost of a
-//! firm answer.
+//! The use of a budget before it is spent: number of trials, expected quality of the result, cost of a firm answer.
 
 use serde::Serialize;
 
@@ -21,7 +20,7 @@ pub struct BudgetForecast {
     pub budget_seconds: f64,
     /// Number of trials that fit, with the discarded one.
     pub trials: u64,
-    /// Number of pairs among them; 0 if the budget is too short for any.
+    /// Number of pairs among them. It is 0 if the budget is too short for three.
     pub pairs: u64,
     /// The result is within this of the best candidate in nine of ten searches, in percent. `None` if too few trials
     /// fit for such a statement.

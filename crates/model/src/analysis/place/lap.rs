@@ -45,7 +45,7 @@ fn lap(metric: &MetricSpec, block: &NextBlock, cell: usize, records: &[&TrialRec
             Some(value) => Lap::Value(value),
             None => Lap::Failed(format!("the output has no {}", metric.name)),
         },
-        // The budget ended, which says nothing about the candidate.
+        // The budget ended, which is not a result of the candidate.
         (TrialStatus::TimedOut(_), _) if last.trial.time_limit < block.time_limit_for(cell) => return None,
         // The baseline has the whole time limit, so a timeout means that the command does not end.
         (TrialStatus::TimedOut(_), _) if is_time(metric) && cell != 0 => {

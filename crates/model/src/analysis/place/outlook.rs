@@ -1,4 +1,4 @@
-//! What the model of a search expects: of candidates that did not run, of the loss against the best one, and of the
+//! Expectations of the model of a search: of candidates that did not run, of the distance to the best one, and of the
 //! number of threads alone.
 
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub struct ThreadEffect {
     pub baseline_threads: usize,
     /// Whether the winner is only another number of threads, without a placement.
     pub is_all: bool,
-    /// Predicted change of the winner's number of threads without a placement. `None` if it is no candidate.
+    /// Predicted change of the winner's number of threads without a placement. `None` if it is not among the candidates.
     pub alone: Option<PercentRange>,
 }
 

@@ -36,7 +36,7 @@ pub struct MetricLabel {
     pub unit: Option<String>,
 }
 
-/// What the search assumes of the command before its first trial.
+/// Assumption of the search about the command before its first trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PriorChoice {
     /// Nothing.

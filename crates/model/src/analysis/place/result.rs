@@ -27,9 +27,9 @@ pub struct PlaceResult {
     pub metric: Metric,
     /// The recommended placement: the baseline if none was found to be better. `None` without a valid baseline.
     pub winner: Option<PlacementText>,
-    /// The candidate that the fresh pairs compare with the baseline; `None` if none was to be confirmed.
+    /// The candidate that the fresh pairs compare with the baseline; `None` without pairs.
     pub challenger: Option<PlacementText>,
-    /// What the search expects; `None` without a search.
+    /// Expectations of the search; `None` without a search.
     pub outlook: Option<Outlook>,
     /// The effect of the number of threads, if the winner has another one than the baseline.
     pub thread_effect: Option<ThreadEffect>,
@@ -50,7 +50,7 @@ pub struct PlaceResult {
     pub suspect: u32,
     /// The most frequent reason of disturbed trials.
     pub suspect_reason: Option<String>,
-    /// How often the program failed; `None` if it did not fail in more than a tenth of its runs.
+    /// Failures of the program; `None` if it did not fail in more than a tenth of its runs.
     pub program_failures: Option<ProgramFailures>,
     /// Total time of all trials, in seconds.
     pub seconds: f64,

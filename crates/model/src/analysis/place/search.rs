@@ -137,7 +137,7 @@ impl SearchStage {
         (cell != 0).then(|| Some(mean(cell)? - mean(0)?)).flatten()
     }
 
-    /// Returns what is said of each cell: the index is the cell.
+    /// Returns the claim about each cell.
     pub fn claims(&self, outlook: &Outlook) -> Vec<RankClaim> {
         let mut claims = vec![RankClaim::NotRaced; outlook.predictions.len()];
         for standing in self.search.standings(outlook) {

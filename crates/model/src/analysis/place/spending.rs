@@ -1,5 +1,4 @@
-//! What the trials of a search have cost, and what the rest of its budget pays for. Prices follow from the stored trials
-//! only. Must not depend on which candidate leads.
+//! Costs of the trials of a search, and the division of the rest of its budget. Prices follow from the stored trials only. Must not depend on which candidate leads.
 
 use std::collections::BTreeMap;
 
@@ -35,9 +34,9 @@ pub(super) struct Spending {
 pub(super) struct Division {
     /// Number of trials of the search.
     pub search: u64,
-    /// Number of pairs that are reserved for the confirmation; 0 if the rest is too small for any.
+    /// Number of pairs that are reserved for the confirmation. It is 0 if the rest is too small for three.
     pub pairs: u64,
-    /// Time that is left for the search if only the first three pairs are to be paid.
+    /// Time that is left for the search without that of the first three pairs.
     pub until_pairs: Nanos,
 }
 

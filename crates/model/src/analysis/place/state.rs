@@ -440,9 +440,9 @@ impl<'a> RaceState<'a> {
     }
 
     /// Returns the comparison of the challenger with the baseline by fresh pairs. `None` before all of them have run,
-    /// and if no candidate was to be confirmed. `seed` is that of the bootstrap.
+    /// and without a challenger. `seed` is that of the bootstrap.
     pub fn confirmed(&self, seed: u64) -> Option<Confirmation> {
-        // A race has enough pairs of its own.
+        // After a race there are enough pairs.
         let search = self.search.as_ref().filter(|_| self.race.is_none());
         let deviation = search.and_then(SearchStage::pair_deviation);
         confirm_moderated(self.metric.better, &self.pairs, self.confirmed?, seed, deviation)

@@ -26,7 +26,7 @@ pub(super) struct Tally {
     last_failure: String,
 }
 
-/// How often the program itself failed.
+/// Failures of the program itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgramFailures {
     pub failed: u32,

@@ -129,7 +129,7 @@ pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates
     let mut tree = Tree::new(&core_index, &distinct).ok_or_else(no_cpus)?;
     let baseline_threads = match space.threads {
         Threads::Fixed(threads) => threads,
-        // What the user has today: programs usually start a thread on every CPU that they may use.
+        // The usual default of programs: a thread on every CPU that they may use.
         Threads::Searched => topology.allowed_cpus.len(),
         Threads::Unspecified => full_index.cores.len(),
     };
