@@ -5,7 +5,9 @@ mod machines;
 #[path = "place/search.rs"]
 mod search;
 
-use model::analysis::place::{Claim, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice, RaceState};
+use model::analysis::place::{
+    Claim, EarlierRun, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice, RaceState,
+};
 use model::placements::candidates::{SearchSpace, Threads};
 use model::stats::racing::{RankClaim, State};
 use model::values::capture::Capture;

@@ -279,3 +279,34 @@ fn disturbed_trials_are_counted_with_their_reason() {
     assert!(odd > 0 && answer.suspect == odd, "{} of {odd}", answer.suspect);
     assert_eq!(answer.suspect_reason.as_deref(), Some("it ran elsewhere"));
 }
+
+#[test]
+fn earlier_program_is_an_assumption_of_the_next_search() {
+    let plain = plan(&request_of(600));
+    let (_, all) = raced(&plain, &scaling(&plain));
+    let earlier = EarlierRun::new(&record(plain.clone()), &all).expect("it is a search with results");
+    let informed = plan(&PlaceRequest { prior: PriorChoice::Store(vec![earlier]), ..request_of(600) });
+    let search = informed.race.as_ref().and_then(|race| race.search.as_ref()).expect("a search");
+    let times = &search.earlier[0].log_times;
+    assert_eq!((times.len(), times[0]), (informed.cells.len(), Some(0.0)));
+    let measured: Vec<usize> = (1..times.len()).filter(|cell| times[*cell].is_some()).collect();
+    let ran = |cell: usize| all.iter().any(|one| one.trial.role == Role::Measured && one.trial.cell == cell);
+    assert!(!measured.is_empty() && measured.iter().all(|cell| ran(*cell)), "{measured:?}");
+    for cell in measured {
+        let placement = &informed.cells[cell].placement;
+        let expected =
+            (if placement.is_pinned() { 0.75 } else { 1.0 } * (8.0 + 24.0 / placement.threads as f64) / 10.0).ln();
+        assert!((times[cell].unwrap_or_default() - expected).abs() < 0.05, "{cell}: {times:?}");
+    }
+    assert_ne!(informed.key(), plain.key(), "another search");
+    let (state, _) = raced(&informed, &scaling(&informed));
+    assert_eq!(result(&informed, &state).claim, Claim::Better);
+}
+
+#[test]
+fn search_without_assumptions_has_an_answer() {
+    let plan = plan(&PlaceRequest { prior: PriorChoice::None, ..request_of(600) });
+    let (state, _) = raced(&plan, &scaling(&plan));
+    let answer = result(&plan, &state);
+    assert!(answer.versus_kernel.is_some() && answer.claim != Claim::Inconclusive, "{:?}", answer.claim);
+}

@@ -25,6 +25,8 @@ pub struct PlaceArgs {
     pub objective: ObjectiveArgs,
     #[command(flatten, next_help_heading = "Stopping rules")]
     pub stopping: StoppingArgs,
+    #[command(flatten, next_help_heading = "Preview")]
+    pub preview: PreviewArgs,
     #[command(flatten, next_help_heading = "Using the result")]
     pub result: ResultArgs,
     /// Output format
@@ -144,6 +146,11 @@ pub struct StoppingArgs {
     /// Start a new search instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+}
+
+/// Information without a search.
+#[derive(Args, Debug)]
+pub struct PreviewArgs {
     /// List the candidates and their derivation; measure nothing
     #[arg(long)]
     pub explain: bool,
@@ -151,7 +158,7 @@ pub struct StoppingArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Predict the best placements from one trial of kernel, without a search
-    #[arg(long, conflicts_with_all = ["strict", "max_trials", "save", "apply"])]
+    #[arg(long, conflicts_with_all = ["strict", "save", "apply"])]
     pub guess: bool,
 }
 

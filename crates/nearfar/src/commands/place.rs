@@ -37,10 +37,10 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         fresh: args.stopping.fresh,
         uses_earlier: args.stopping.prior == cli::Prior::Store,
     };
-    if args.stopping.explain {
+    if args.preview.explain {
         return explain(&plan(&request)?, args.format);
     }
-    if args.stopping.dry_run {
+    if args.preview.dry_run {
         return dry_run(&plan(&request)?, args.format);
     }
     let RaceResult { mut store, record, answer } = race(&request)?;
@@ -58,7 +58,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     } else if args.result.apply || args.result.save.is_some() {
         eprintln!("nearfar: undecided, so no placement was saved or applied");
     }
-    Ok(if args.stopping.guess { ExitCode::SUCCESS } else { status(answer.claim, record.ended.is_none()) })
+    Ok(if args.preview.guess { ExitCode::SUCCESS } else { status(answer.claim, record.ended.is_none()) })
 }
 
 fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
@@ -79,7 +79,7 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
                 .map_err(|error| CliError::usage(format!("--indifference: {error}")))?,
             strict: args.stopping.strict,
             // A guess is a search without any trial except that of the baseline.
-            max_trials: if args.stopping.guess { Some(1) } else { args.stopping.max_trials },
+            max_trials: if args.preview.guess { Some(1) } else { args.stopping.max_trials },
         },
         budget: duration("--budget", &args.stopping.budget)?,
         time_limit: duration("--time-limit", &args.trial.time_limit)?,

@@ -28,9 +28,11 @@ pub fn forecast(forecast: &BudgetForecast) -> Vec<String> {
 pub fn dry_run(plan: &Plan, forecasts: &[BudgetForecast], style: &TextStyle) -> String {
     let raw = plan.race.as_ref().map_or("", |race| race.raw_placements.as_str());
     let (count, kernel) = (plan.cells.len(), plan.cells.first().map_or("", |cell| cell.placement.name.as_str()));
-    let steps = match plan.race.as_ref().map(|race| race.search.is_some()) {
-        Some(true) => "then small blocks of candidates that a model chooses, then fresh pairs of the winner and kernel",
-        _ => "then blocks of all candidates that are still in the race, then fresh pairs of the winner and kernel",
+    let has_search = count > 2 && plan.race.as_ref().is_some_and(|race| race.search.is_some());
+    let blocks = if has_search {
+        "small blocks of candidates that a model chooses"
+    } else {
+        "blocks of all candidates that are still in the race"
     };
     let mut grid = Grid::new(&["trial", "trials", "of them pairs", "usually within", "firm answer"]).numbers(&[
         "trial",
@@ -47,7 +49,7 @@ pub fn dry_run(plan: &Plan, forecasts: &[BudgetForecast], style: &TextStyle) -> 
     }
     let budget = time(plan.repeat.budget.seconds());
     format!(
-        "{count} candidates stand for {} placements.\nOne discarded trial of {}, {steps}.\nNothing was run. With a budget of {budget}:\n\n{}",
+        "{count} candidates stand for {} placements.\nOne discarded trial of {}, then {blocks}, then fresh pairs of the winner and kernel.\nNothing was run. With a budget of {budget}:\n\n{}",
         clean(raw),
         clean(kernel),
         grid.terminal(style)

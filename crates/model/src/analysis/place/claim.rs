@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::RaceState;
-use crate::stats::racing::{ConfirmResult, Confirmation, State};
+use crate::stats::racing::{ConfirmResult, Confirmation, Race, State};
 use crate::values::record::EndReason;
 use crate::values::workload::Better;
 
@@ -98,7 +98,7 @@ fn is_likely(state: &RaceState<'_>, confirmed: &Confirmation) -> bool {
 
 /// The claim of a race of all candidates, without a search.
 fn of_race(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Claim {
-    let race_state = state.race().map_or(State::Racing, |race| race.state());
+    let race_state = state.race().map_or(State::Racing, Race::state);
     let resolved = race_state.is_resolved();
     match race_state {
         State::NoReference | State::NobodyLeft => return Claim::NoReference,
