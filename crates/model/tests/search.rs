@@ -23,7 +23,9 @@ struct Field {
 
 fn field(machine: &str, threads: Threads) -> Field {
     let topology = model(machine);
-    let placements = candidates(&topology, &SearchSpace { threads, ..SearchSpace::default() }).unwrap().placements;
+    let placements = candidates(&topology, &SearchSpace { threads, ..SearchSpace::default() })
+        .expect("the space is valid")
+        .placements;
     let choice = match threads {
         Threads::Fixed(_) => ThreadChoice::Fixed,
         Threads::Searched => ThreadChoice::Searched,
@@ -65,14 +67,14 @@ fn run(prior: &Arc<Prior>, truth: &[f64], trials: usize, seed: u64) -> (Search, 
             break;
         }
         blocks.push(laps(&search, &block, truth, 0.02, seed));
-        search.push(blocks.last().unwrap());
+        search.push(blocks.last().expect("a block was added"));
     }
     search.end(End::Budget);
     (search, blocks)
 }
 
 fn regret(search: &Search, truth: &[f64]) -> f64 {
-    truth[search.leader().unwrap()] - truth.iter().copied().fold(f64::INFINITY, f64::min)
+    truth[search.leader().expect("a block was run")] - truth.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
 #[test]

@@ -86,8 +86,4 @@ impl Bed {
         let features = features(&plan, &self.placements, hint);
         Prior::new(&plan, &features)
     }
-
-    pub fn usual_kind(&self) -> Kind {
-        Kind::usual()
-    }
 }

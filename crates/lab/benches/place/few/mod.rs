@@ -192,7 +192,7 @@ fn cost(bed: &Bed) {
     let begin = Instant::now();
     let prior = Arc::new(bed.prior(Kind::Nothing, 0));
     let prepared = begin.elapsed();
-    let run = Run::new(bed, bed.usual_kind(), 0, Weather::fair(0.03), 0.004);
+    let run = Run::new(bed, Kind::usual(), 0, Weather::fair(0.03), 0.004);
     let mut machine = run.machine("cost");
     let mut search = Search::new(prior, Better::Lower);
     let mut slowest = 0.0f64;

@@ -36,13 +36,23 @@ const METHODS: [(Method, &str); 4] =
     [(Method::Search, "search"), (Method::Race, "race"), (Method::Random, "random"), (Method::Halving, "halving")];
 const GROUPS: [Group; 5] = [Group::Product, Group::Structured, Group::Trees, Group::Wrong, Group::Nothing];
 
-/// Targets for programs: budget, then for up to 450 and for more candidates the shares within 2 and 5 %, the share within 5
-/// % in the worst kind, and the 99th percentile of regret.
-const TARGETS: [(usize, [f64; 2], [f64; 2], f64, f64); 4] = [
-    (20, [72.0, 90.0], [72.0, 82.0], 70.0, f64::INFINITY),
-    (40, [88.0, 97.0], [84.0, 92.0], 85.0, 15.0),
-    (60, [92.0, 98.0], [88.0, 95.0], 90.0, 8.0),
-    (100, [96.0, 99.5], [93.0, 98.0], 96.0, 4.0),
+/// Targets for programs, in percent.
+struct Target {
+    budget: usize,
+    /// Shares within 2 and 5 % of the best, for up to [`FEW_CANDIDATES`] candidates and for more.
+    few: [f64; 2],
+    many: [f64; 2],
+    /// Share within 5 % in the worst kind.
+    worst: f64,
+    /// 99th percentile of regret.
+    regret: f64,
+}
+
+const TARGETS: [Target; 4] = [
+    Target { budget: 20, few: [72.0, 90.0], many: [72.0, 82.0], worst: 70.0, regret: f64::INFINITY },
+    Target { budget: 40, few: [88.0, 97.0], many: [84.0, 92.0], worst: 85.0, regret: 15.0 },
+    Target { budget: 60, few: [92.0, 98.0], many: [88.0, 95.0], worst: 90.0, regret: 8.0 },
+    Target { budget: 100, few: [96.0, 99.5], many: [93.0, 98.0], worst: 96.0, regret: 4.0 },
 ];
 const FEW_CANDIDATES: usize = 450;
 /// Fewer candidates do not show whether a search finds anything.
@@ -55,8 +65,8 @@ pub fn print(results: &[Results], brief: bool) -> bool {
     }
     let mut met = true;
     println!("targets");
-    for (budget, few, many, worst, regret) in TARGETS {
-        met &= print_budget(results, budget, few, many, worst, regret);
+    for target in &TARGETS {
+        met &= print_budget(results, target);
     }
     met & print_honesty(results)
 }
@@ -123,7 +133,8 @@ fn programs(results: &[Results], budget: usize, least: usize, most: usize) -> Ve
     beds.flat_map(|(_, _, answers)| answers.iter().filter(fits)).collect()
 }
 
-fn print_budget(results: &[Results], budget: usize, few: [f64; 2], many: [f64; 2], worst: f64, regret: f64) -> bool {
+fn print_budget(results: &[Results], target: &Target) -> bool {
+    let Target { budget, few, many, worst, regret } = *target;
     let mut met = true;
     for (name, targets, range) in [
         ("up to 450 candidates", few, (CANDIDATES_MIN, FEW_CANDIDATES)),

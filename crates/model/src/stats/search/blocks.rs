@@ -21,7 +21,7 @@ pub(super) fn choose(search: &Search, affordable: usize) -> Vec<usize> {
     }
     let mut random = Random::new(search.prior.seed, &format!("block {}", search.blocks));
     let mut block = Block { search, size, members: Vec::new() };
-    if search.blocks % BASELINE_EVERY == 0 {
+    if search.blocks.is_multiple_of(BASELINE_EVERY) {
         block.add(0);
     }
     if search.observations.is_empty() {

@@ -167,7 +167,7 @@ impl Search {
     /// Standard deviation of the logarithm of the ratio of the leader to the baseline in one pair, for
     /// [`crate::stats::racing::confirm_moderated`]. `None` before the first block.
     pub fn pair_deviation(&self) -> Option<f64> {
-        (!self.observations.is_empty()).then(|| self.posterior.sigma * (1.0 + BASELINE_NOISE.powi(2)).sqrt())
+        (!self.observations.is_empty()).then(|| self.posterior.noise * (1.0 + BASELINE_NOISE.powi(2)).sqrt())
     }
 
     fn is_active(&self, candidate: usize) -> bool {

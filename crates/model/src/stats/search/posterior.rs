@@ -17,6 +17,9 @@ pub(super) const BASELINE_NOISE: f64 = 1.5;
 const SIGMAS: [(f64, f64); 5] = [(0.01, -0.5), (0.02, 0.0), (0.03, 0.0), (0.05, 0.0), (0.08, -0.7)];
 /// Standard deviation of the noise before it is known.
 const USUAL_SIGMA: f64 = 0.03;
+/// Number of trials that count as much as the usual deviation, which is a lower bound after few trials: some hypotheses
+/// explain noise as differences between candidates.
+const USUAL_TRIALS: f64 = 10.0;
 /// Hypotheses below this share are left out, and of the others at most this number is kept.
 const SHARE_MIN: f64 = 0.05;
 const HYPOTHESES_MAX: usize = 4;
@@ -106,8 +109,8 @@ struct Part {
 pub(super) struct Posterior {
     /// Mean log time by candidate, relative to the baseline.
     pub mean: Vec<f64>,
-    /// Standard deviation of the noise of a trial.
-    pub sigma: f64,
+    /// Root of the expected variance of the noise of a trial.
+    pub noise: f64,
     parts: Vec<Part>,
     /// The best hypothesis without assumptions.
     unstructured: Part,
@@ -129,7 +132,7 @@ impl Posterior {
         let parts: Vec<Part> = hypotheses.iter().map(part).collect();
         let unstructured = fit.part(1.0, unstructured, USUAL_SIGMA);
         let mean = mixed(prior, &parts);
-        Self { mean, sigma: USUAL_SIGMA, parts, unstructured, observations: Vec::new(), noise_sd: Vec::new() }
+        Self { mean, noise: USUAL_SIGMA, parts, unstructured, observations: Vec::new(), noise_sd: Vec::new() }
     }
 
     /// Returns the posterior after at least one trial.
@@ -137,9 +140,9 @@ impl Posterior {
         let observations = compressed(observations);
         let mut fit = Fit::new(prior, &observations);
         let start = fit.plain(prior.all).unwrap_or_else(|| Fit::free()[0]);
-        let (mut sigma, _) = fit.likeliest_sigma(&start);
+        let mut sigma = fit.likeliest_sigma(&start);
         let mut scored = fit.scored(sigma);
-        (sigma, _) = fit.likeliest_sigma(&best(&scored).0);
+        sigma = fit.likeliest_sigma(&best(&scored).0);
         fit.find_bursts(&best(&scored).0, sigma);
         scored = fit.scored(sigma);
         let unstructured = scored.iter().filter(|(one, _)| one.component.is_none());
@@ -149,7 +152,8 @@ impl Posterior {
         let mean = mixed(prior, &parts);
         let unstructured = fit.part(1.0, unstructured, sigma);
         let noise_sd = (0..observations.len()).map(|trial| fit.noise_variance(trial, sigma).sqrt()).collect();
-        Self { mean, sigma, parts, unstructured, noise_sd, observations }
+        let noise = fit.expected_noise(&best(&scored).0);
+        Self { mean, noise, parts, unstructured, observations, noise_sd }
     }
 
     /// Draws log times of all candidates relative to the baseline, hypotheses by their shares.
@@ -316,9 +320,27 @@ impl<'a> Fit<'a> {
         -0.5 * dot(&whitened, &whitened) - factor.log_determinant_half()
     }
 
-    fn likeliest_sigma(&self, hypothesis: &Hypothesis) -> (f64, f64) {
-        let score = |(sigma, log_prior): (f64, f64)| (sigma, self.evidence(hypothesis, sigma) + log_prior);
-        SIGMAS.into_iter().map(score).max_by(|one, other| one.1.total_cmp(&other.1)).expect("there are five")
+    /// Returns the possible deviations of the noise, with the logarithms of their probabilities.
+    fn sigmas(&self, hypothesis: &Hypothesis) -> [(f64, f64); SIGMAS.len()] {
+        SIGMAS.map(|(sigma, log_prior)| (sigma, self.evidence(hypothesis, sigma) + log_prior))
+    }
+
+    fn likeliest_sigma(&self, hypothesis: &Hypothesis) -> f64 {
+        let sigmas = self.sigmas(hypothesis).into_iter();
+        sigmas.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(USUAL_SIGMA, |(sigma, _)| sigma)
+    }
+
+    /// Returns the root of the expected variance. After few trials it is larger than that of the likeliest deviation, so
+    /// that intervals are not too narrow.
+    fn expected_noise(&self, hypothesis: &Hypothesis) -> f64 {
+        let sigmas = self.sigmas(hypothesis);
+        let most = sigmas.iter().map(|(_, score)| *score).fold(f64::NEG_INFINITY, f64::max);
+        let weights = sigmas.map(|(sigma, score)| (sigma * sigma, (score - most).exp()));
+        let total: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        let expected = weights.iter().map(|(variance, weight)| variance * weight).sum::<f64>() / total;
+        let trials = self.observations.len() as f64;
+        let usual = (trials * expected + USUAL_TRIALS * USUAL_SIGMA.powi(2)) / (trials + USUAL_TRIALS);
+        expected.max(usual).sqrt()
     }
 
     fn log_share(&self, component: usize) -> f64 {
