@@ -133,6 +133,11 @@ impl History {
         past.iter().flat_map(|past| &past.trials).map(|position| &self.records[*position]).collect()
     }
 
+    /// Total time of the trials of one block.
+    pub fn spent_in(&self, role: Role, block: u32) -> Nanos {
+        Nanos(self.blocks.get(&(role, block)).map_or(0, |past| past.took_ns))
+    }
+
     /// Time of the longest complete block; of an incomplete one while no block is complete. `None` without trials.
     pub fn block_time(&self) -> Option<Nanos> {
         self.fullest.map(|(_, took_ns)| Nanos(took_ns))

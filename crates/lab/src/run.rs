@@ -66,6 +66,7 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
         attempts_max: if role == Role::Warmup { 1 } else { ATTEMPTS_MAX },
         time_limit: plan.repeat.time_limit,
         kill_limit: None,
+        time_left: None,
     };
     runner.run_block(&block, &|history| forecast(plan, history))
 }

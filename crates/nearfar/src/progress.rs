@@ -103,8 +103,11 @@ impl<'a> Progress<'a> {
         if self.quiet {
             return;
         }
+        let (blocks, left) = (course.blocks(), course.candidates_left());
+        if blocks == 0 && course.stage() == Role::Measured {
+            self.begun(course);
+        }
         let answer = PlaceResult::from_state(self.record, course);
-        let (blocks, left) = (course.race().blocks(), course.race().active().len());
         if self.bar.is_none() && course.stage() == Role::Measured && blocks > 0 {
             self.last_line = Some(Instant::now());
             message!("{}", report::table::standing(&answer, blocks, left));
@@ -112,6 +115,16 @@ impl<'a> Progress<'a> {
         let lines = report::table::ranking(&answer, self.ranking.len(), &output::stderr_style());
         for (bar, line) in self.ranking.iter().zip(lines) {
             bar.set_message(line);
+        }
+    }
+
+    /// Prints the forecast of the budget.
+    fn begun(&self, course: &RaceState<'_>) {
+        for line in course.forecast().iter().flat_map(report::table::forecast) {
+            match &self.bar {
+                Some(bar) => bar.println(line),
+                None => message!("{line}"),
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
-use model::analysis::place::PlaceResult;
+use model::analysis::place::{BudgetForecast, PlaceResult};
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
@@ -178,6 +178,21 @@ pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> V
 pub fn explanation(plan: &Plan, steps: &[ReductionStep]) -> Value {
     let candidates: Vec<_> = plan.cells.iter().map(|cell| value(&cell.placement)).collect();
     json!({ "steps": value(&steps), "candidates": candidates })
+}
+
+/// As [`explanation`], with `"budget":{"experiment","seconds","trials","strict"}` and `"forecasts":[{"trial_seconds",
+/// "trials","pairs","within_percent","firm_trials","firm_seconds", …}]`: what would be run.
+pub fn dry_run(plan: &Plan, steps: &[ReductionStep], forecasts: &[BudgetForecast]) -> Value {
+    let mut json = explanation(plan, steps);
+    let rules = plan.race.as_ref().map(|race| &race.rules);
+    json["budget"] = json!({
+        "experiment": plan.experiment,
+        "seconds": plan.repeat.budget.seconds(),
+        "trials": rules.and_then(|rules| rules.max_trials),
+        "strict": rules.is_some_and(|rules| rules.strict),
+    });
+    json["forecasts"] = value(&forecasts);
+    json
 }
 
 pub(crate) fn about(record: &RunRecord) -> Value {

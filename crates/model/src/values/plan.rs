@@ -2,8 +2,10 @@
 //! block runs each cell once in a new random order, so that drift affects all cells equally.
 
 mod race;
+mod search;
 
 pub use race::{MemoryChoice, RacePlan, RaceRules, ReductionStep, Stages};
+pub use search::{EarlierProgram, MachineFeatures, ProgramKind, SEARCH_VERSION, SearchPlan, ThreadChoice};
 
 use std::collections::BTreeMap;
 
@@ -164,6 +166,9 @@ pub struct NextBlock {
     pub time_limit: Nanos,
     /// Lower limit for all cells except the first, which is the baseline of a race.
     pub kill_limit: Option<Nanos>,
+    /// Time that the trials of this block may take together: no trial begins after it, and a trial is killed at its
+    /// end. `None` if there is no limit.
+    pub time_left: Option<Nanos>,
 }
 
 impl By {
@@ -236,7 +241,20 @@ impl NextBlock {
         let kill = self.kill_limit.filter(|_| cell != 0);
         kill.map_or(self.time_limit, |kill| kill.min(self.time_limit))
     }
+
+    /// Returns the time limit for the next trial of a cell, after the trials of this block have taken `spent`. `None`
+    /// if the block may not begin another trial.
+    pub fn time_limit_after(&self, cell: usize, spent: Nanos) -> Option<Nanos> {
+        let limit = self.time_limit_for(cell);
+        let Some(time_left) = self.time_left else { return Some(limit) };
+        let left = Nanos(time_left.0.saturating_sub(spent.0));
+        (left > Nanos(0)).then(|| limit.min(left.max(KILLED_FROM)))
+    }
 }
+
+/// Minimum time before a trial of a race is killed: a short disturbance of the machine takes many times as long as a
+/// short trial.
+pub const KILLED_FROM: Nanos = Nanos(1_000_000_000);
 
 /// Maximum attempts per repetition: an invalid trial is retried at the end of its block.
 pub const ATTEMPTS_MAX: u32 = 3;

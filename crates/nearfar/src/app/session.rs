@@ -116,25 +116,37 @@ pub fn resume_or_begin(
     resume: &ResumeRule,
     quiet: bool,
 ) -> Result<RunRecord, CliError> {
-    let simulated = target.simulated.as_deref();
     let resumed = match resume {
         ResumeRule::Fresh => None,
-        ResumeRule::Newest => {
-            let found = store.find_unfinished(&plan.key(), &target.machine.settings, simulated);
-            found.map_err(CliError::failure)?
-        }
-        ResumeRule::Run(name) => Some(named_run(store, target, &plan, name)?),
+        ResumeRule::Newest => unfinished(store, target, &plan, quiet)?,
+        ResumeRule::Run(name) => Some(announced(named_run(store, target, &plan, name)?, quiet)),
     };
     if let Some(record) = resumed {
-        if !quiet {
-            message!("resuming run {}; to start a new run, use --fresh", record.id);
-        }
         return Ok(record);
     }
     if *resume == ResumeRule::Newest && !quiet {
         explain_new_run(store, target, &plan)?;
     }
     begin(store, target, plan)
+}
+
+/// Returns the unfinished run of the same plan in the same state of the machine, if there is one.
+pub fn unfinished(
+    store: &Store,
+    target: &TargetMachine,
+    plan: &Plan,
+    quiet: bool,
+) -> Result<Option<RunRecord>, CliError> {
+    let found = store.find_unfinished(&plan.key(), &target.machine.settings, target.simulated.as_deref());
+    Ok(found.map_err(CliError::failure)?.map(|record| announced(record, quiet)))
+}
+
+/// Reports that a run is resumed, and returns it.
+fn announced(record: RunRecord, quiet: bool) -> RunRecord {
+    if !quiet {
+        message!("resuming run {}; to start a new run, use --fresh", record.id);
+    }
+    record
 }
 
 /// Returns the run that the user names. It must be an unfinished run of the plan.

@@ -30,7 +30,7 @@ pub use fleet::{
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
-pub use place::{Objective, PlaceArgs};
+pub use place::{Objective, PlaceArgs, Prior};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};

@@ -17,6 +17,7 @@ const OMITTED: &[&str] = &[
     "fresh",
     "resume",
     "explain",
+    "all",
     "apply",
     "save",
     "saved",

@@ -35,7 +35,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         ShowFormat::Text => {
             let load = if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
             let text = match Answer::of(&record, &trials, &finding) {
-                Answer::Race(answer) => report::table::answer(&record, &answer, &style),
+                Answer::Race(answer) => report::table::answer(&record, &answer, false, &style),
                 Answer::Size(answer) => report::table::size(&answer, &style),
                 Answer::Cells => report::table::run(&record, &finding, metrics, &style),
             };

@@ -8,6 +8,7 @@ mod plot;
 mod policy;
 mod race;
 mod run;
+mod search;
 mod size;
 mod survey;
 mod sweep;

@@ -4,6 +4,7 @@ mod columns;
 mod comparison;
 mod comparison_csv;
 mod efficiency;
+mod forecast;
 mod index;
 mod lists;
 mod load;
@@ -15,6 +16,7 @@ use model::values::csv_text::without_formula;
 
 pub use comparison::{comparison, comparison_markdown, comparison_markdown_with, comparison_with};
 pub use comparison_csv::comparison_csv;
+pub use forecast::{dry_run, forecast};
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;

@@ -5,7 +5,7 @@ use super::texts::{TextScrubber, is_plain_device, learn_devices};
 use super::{ShareOptions, SharedRun, facts};
 use crate::values::capture::Capture;
 use crate::values::placement::{Placement, Route};
-use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SkippedCell, stream};
+use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SearchPlan, SkippedCell, stream};
 use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
@@ -134,6 +134,7 @@ impl Redaction {
         RacePlan {
             raw_placements: self.words.sentence(&race.raw_placements),
             steps: race.steps.iter().map(|old| step(old, &mut self.words)).collect(),
+            search: race.search.as_ref().map(SearchPlan::without_names),
             ..race.clone()
         }
     }
