@@ -168,7 +168,7 @@ pub fn confirm(better: Better, pairs: &[(f64, f64)], planned: ConfirmPlan, seed:
 }
 
 /// Like [`confirm`], for few pairs after a search: `deviation` is that of one pair according to the trials of the search,
-/// which counts like [`SEARCH_FREEDOM`] further pairs (moderated t: Smyth, Statistical Applications in Genetics and
+/// which counts like `SEARCH_FREEDOM` further pairs (moderated t: Smyth, Statistical Applications in Genetics and
 /// Molecular Biology 3, 2004). The difference still comes from the pairs only.
 pub fn confirm_moderated(
     better: Better,
