@@ -72,7 +72,7 @@ fn usage_errors_are_reported_by_one_rank_and_end_all() {
         (3, &["--scale", "10", "--root", "1024"], 2, "invalid root 1024: the graph has no such vertex"),
         (3, &["--scale", "10", "--edge-factor", "0"], 2, "edge factor 0"),
         (2, &["--scale", "10", "--parts", "2"], 2, "omit --parts"),
-        (3, &["--scal", "10"], 2, "unexpected argument '--scal'"),
+        (3, &["--scal", "10"], 2, "unknown option '--scal'"),
     ] {
         let Some(mut ranks) = ranks(count, "usage errors over MPI") else { return };
         let output = ranks.arg("bfs").args(args).output().expect("mpirun starts");

@@ -178,8 +178,8 @@ pub struct ResultArgs {
     #[arg(long = "use", value_name = "NAME", conflicts_with_all = ["save", "apply", "explain"])]
     pub saved: Option<String>,
     /// List all candidates, including those that were not run
-    #[arg(long)]
-    pub all: bool,
+    #[arg(long = "all")]
+    pub all_candidates: bool,
 }
 
 /// Assumptions of the search about the command.

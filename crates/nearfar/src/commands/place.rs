@@ -205,7 +205,7 @@ fn show(record: &RunRecord, answer: &PlaceResult, args: &PlaceArgs) -> Result<()
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::answer(record, answer)),
         TextOrJson::Text => {
-            output::print(&report::table::answer(record, answer, args.result.all, &output::stdout_style()))
+            output::print(&report::table::answer(record, answer, args.result.all_candidates, &output::stdout_style()))
         }
     }
 }
