@@ -8,7 +8,6 @@ use graph::StorageError;
 use machine::SyscallError;
 use machine::child::LaunchError;
 use machine::topology::TopologyError;
-use model::analysis::compare::CompareError;
 use model::experiments::experiment::{ExperimentError, PlanError};
 use model::hint::Hinted;
 use store::StoreError;
@@ -94,7 +93,7 @@ messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
     hinted: fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
-        CompareError, ExperimentError, Unavailable, graph::Error,
+        ExperimentError, Unavailable, graph::Error,
 }
 
 impl CliError {
@@ -167,7 +166,7 @@ impl CliError {
     }
 
     pub fn print(&self) -> ExitCode {
-        message!("nearfar: {self}");
+        anstream::eprintln!("nearfar: {self}");
         self.status.into()
     }
 }

@@ -56,7 +56,7 @@ impl PlacementCatalogue {
             None => (None, unmeasured),
         };
         if let Some(run) = run.as_ref().filter(|_| !map.quiet) {
-            message!("using measured map {run} for placements; --map none uses only what the machine reports");
+            eprintln!("using measured map {run} for placements; --map none uses only what the machine reports");
         }
         Ok(Self { topology, classes, run })
     }
@@ -104,9 +104,8 @@ fn newest(
         return Ok(None);
     }
     let same = |record: &RunRecord| {
-        !record.stamp().smoke
-            && record.simulated.as_deref() == simulated
-            && record.machine.topology.fixed() == topology.fixed()
+        let smoke = record.plan.command.iter().any(|word| word == "--smoke");
+        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == topology.fixed()
     };
     newest_matching(&results.open()?, same)
 }

@@ -24,8 +24,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
-        let text = || report::table::trials(&record, &trials, &style);
-        return print_list(args, text, || report::json::trials(&record, &trials));
+        return print_list(args, || report::table::trials(&record, &trials, &style), || report::json::trials(&trials));
     }
     let finding = summarise(&record.plan, &trials);
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
@@ -35,7 +34,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         ShowFormat::Text => {
             let load = if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
             let text = match Answer::of(&record, &trials, &finding) {
-                Answer::Race(answer) => report::table::answer(&record, &answer, false, &style),
+                Answer::Race(answer) => report::table::answer(&record, &answer, &style),
                 Answer::Size(answer) => report::table::size(&answer, &style),
                 Answer::Cells => report::table::run(&record, &finding, metrics, &style),
             };

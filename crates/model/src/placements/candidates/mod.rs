@@ -8,7 +8,6 @@ mod count;
 mod distances;
 mod explain;
 mod family;
-mod features;
 mod interner;
 mod interrupts;
 mod memory;
@@ -24,7 +23,6 @@ mod tree;
 mod tree_build;
 
 pub use count::Count;
-pub use features::{features, machine_features};
 pub use neighbours::neighbours;
 pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
 
@@ -129,9 +127,7 @@ pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates
     let mut tree = Tree::new(&core_index, &distinct).ok_or_else(no_cpus)?;
     let baseline_threads = match space.threads {
         Threads::Fixed(threads) => threads,
-        // The usual default of programs: a thread on every CPU that they may use.
-        Threads::Searched => topology.allowed_cpus.len(),
-        Threads::Unspecified => full_index.cores.len(),
+        Threads::Searched | Threads::Unspecified => full_index.cores.len(),
     };
     let counted = explain::count(&tree, space.threads);
     let notes = explain::notes(&core_index, &tree, space);

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
@@ -149,9 +149,7 @@ impl Aio {
                 return;
             }
         }
-        let error = io::Error::last_os_error();
-        // The process ends either way.
-        let _ = writeln!(io::stderr(), "io_getevents: {error}");
+        eprintln!("io_getevents: {}", io::Error::last_os_error());
         std::process::abort();
     }
 }

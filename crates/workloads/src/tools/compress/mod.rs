@@ -164,13 +164,8 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
 }
 
-pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
-    let program = program(parameters);
-    installed::missing(program.name, program.package)
-}
-
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let program = program(&job.parameters);
+    let program = program(job);
     let unpacks = job.parameters.text("direction") == "decompress";
     check_threads(program, unpacks, job.threads)?;
     installed::require(program.name, program.package)?;
@@ -203,8 +198,8 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     Ok(measured)
 }
 
-fn program(parameters: &Parameters) -> &'static Program {
-    let name = parameters.text("program");
+fn program(job: &TrialContext) -> &'static Program {
+    let name = job.parameters.text("program");
     PROGRAMS.iter().find(|program| program.name == name).expect("`program` is one of the choices")
 }
 
