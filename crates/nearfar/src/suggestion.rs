@@ -6,7 +6,7 @@ use model::values::suggest::closest;
 /// Returns a hint with the choice most similar to `name`, if any is similar, followed by how to list all choices.
 pub fn hint(name: &str, choices: &[&str], list: &str) -> String {
     match closest(name, choices.iter().copied()) {
-        Some(choice) => did_you_mean(choice, list),
+        Some(choice) => format!("{} {list}", did_you_mean(choice)),
         None => list.to_string(),
     }
 }
@@ -19,11 +19,12 @@ pub fn policy_hint<'a>(placements: impl IntoIterator<Item = &'a String>) -> Opti
     let choice = parts
         .filter(|part| !part.contains(':') && !names.contains(part))
         .find_map(|part| closest(part, names.iter().copied()))?;
-    Some(did_you_mean(choice, "list policies with nearfar list policies"))
+    Some(format!("{} list policies with nearfar list policies", did_you_mean(choice)))
 }
 
-fn did_you_mean(choice: &str, list: &str) -> String {
-    format!("did you mean '{choice}'? {list}")
+/// Returns the question that all suggestions begin with.
+pub fn did_you_mean(choice: &str) -> String {
+    format!("did you mean '{choice}'?")
 }
 
 #[cfg(test)]

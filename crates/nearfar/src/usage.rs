@@ -9,7 +9,7 @@ use model::values::shell::quote_argv;
 
 use crate::cli::Cli;
 use crate::error::CliError;
-use crate::suggestion::hint;
+use crate::suggestion::{did_you_mean, hint};
 
 /// Returns a better error than clap's for an unknown command or option, and for a command without `--` before it.
 pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
@@ -30,7 +30,7 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
             let argument = context(error, ContextKind::InvalidArg)?;
             // Checked first, because a separator would turn a mistyped option into a positional argument.
             if let Some(similar) = context(error, ContextKind::SuggestedArg) {
-                return Some(CliError::usage(format!("unknown option '{argument}'")).hint(suggested(similar)));
+                return Some(CliError::usage(format!("unknown option '{argument}'")).hint(did_you_mean(similar)));
             }
             let separated = with_separator(argument, argv)?;
             Some(CliError::usage(format!("unexpected argument '{argument}'")).hint(quote_argv(&separated)))
@@ -41,10 +41,6 @@ pub fn explain(error: &clap::Error, argv: &[OsString]) -> Option<CliError> {
 
 fn visible_names(command: &Command) -> Vec<&str> {
     command.get_subcommands().filter(|command| !command.is_hide_set()).map(Command::get_name).collect()
-}
-
-fn suggested(option: &str) -> String {
-    format!("did you mean '{option}'?")
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> Option<&str> {
