@@ -27,7 +27,7 @@ test: ## all tests; those that need what this machine lacks are skipped and coun
 	@scripts/setup test
 	@scripts/test
 
-check: ## formatting, lints, documentation, wording, spelling, names, commit messages
+check: ## formatting, lints, documentation, external crates, wording, spelling, names, commit messages
 	@scripts/setup check
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
@@ -35,6 +35,7 @@ check: ## formatting, lints, documentation, wording, spelling, names, commit mes
 	@$(CARGO) clippy --workspace --all-targets --features $(DEPENDENCIES) --quiet -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet --document-private-items
 	@scripts/check-house
+	@scripts/check-crates
 	@scripts/check-words
 	@scripts/check-commits
 	@scripts/check-docs
@@ -54,6 +55,9 @@ soak: setup ## stress programs with less DRAM than they need, for an hour and a 
 	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
 	@NEARFAR_SOAK=600 $(CARGO) test --package nearfar --test operations -- --nocapture
 	@NEARFAR_SOAK=300 $(CARGO) test --package nearfar --test graph_out_of_core -- --nocapture
+	@NEARFAR_FUZZ=100000 $(CARGO) test --package nearfar --test fuzz -- --nocapture
+	@$(CARGO) build --bin nearfar
+	@scripts/kill --kills 1000
 
 bench: setup ## measure the targets, in alternation with other benchmark programs (needs a quiet machine)
 	@$(CARGO) build --release --bin nearfar

@@ -15,6 +15,7 @@
 //!   modes `nearfar/tests/operations.rs`.
 //! - **A far array loses no data.** A failed transfer is an error, and data that could not be written are kept. Test:
 //!   `every_failed_transfer_is_reported_and_loses_nothing` (array/tests.rs).
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 mod advise;
 pub mod array;

@@ -3,6 +3,7 @@
 //!
 //! Nodes store their jobs and results, and the coordinator stores nothing. The state of a fleet is always read from the
 //! nodes, so a coordinator may be killed at any time, and every request may be repeated.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 
 mod child;

@@ -13,7 +13,7 @@
 //!   break trees in every way, with an edge list and with regenerated edges.
 //! - Shards find the same result as one machine, for any number of shards, and reject the same trees. Tests:
 //!   `shards_find_the_same_trees_as_one_machine` and others (distributed/tests.rs); over MPI nearfar/tests/mpi.rs.
-
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![expect(
     clippy::inline_always,
     reason = "loops are compiled once per instruction set, with everything that they call inlined"

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::analysis::finding::summarise;
-use model::stats::statistics::relative_half_width;
+use model::stats::statistics::{TRIALS_MIN, relative_half_width};
 use model::values::plan::Plan;
 use model::values::record::TrialRecord;
 use model::values::trial::{Grade, Role, TrialId, TrialStatus};
@@ -122,7 +122,8 @@ impl History {
         let finding = summarise(plan, &self.records);
         finding.cells.iter().enumerate().filter(|(cell, _)| self.abandon_reason(*cell).is_none()).all(|(_, cell)| {
             let samples = cell.metrics.first().map_or(&[][..], |metric| &metric.samples);
-            relative_half_width(samples).is_some_and(|width| width <= plan.repeat.precision)
+            samples.len() >= TRIALS_MIN
+                && relative_half_width(samples).is_some_and(|width| width <= plan.repeat.precision)
         })
     }
 
@@ -130,6 +131,11 @@ impl History {
     pub fn of_block(&self, role: Role, block: u32) -> Vec<&TrialRecord> {
         let past = self.blocks.get(&(role, block));
         past.iter().flat_map(|past| &past.trials).map(|position| &self.records[*position]).collect()
+    }
+
+    /// Total time of the trials of one block.
+    pub fn spent_in(&self, role: Role, block: u32) -> Nanos {
+        Nanos(self.blocks.get(&(role, block)).map_or(0, |past| past.took_ns))
     }
 
     /// Time of the longest complete block; of an incomplete one while no block is complete. `None` without trials.

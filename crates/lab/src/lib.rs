@@ -7,6 +7,7 @@
 //! - **Resuming is a set difference.** A trial whose ID is stored is skipped, so a killed run ends with the same report
 //!   as an uninterrupted one. Tests: `nearfar/tests/resume.rs`, `nearfar/tests/place.rs`.
 //! - **No entropy.** All random decisions derive from the seed that is stored with the run.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 
 pub mod executor;

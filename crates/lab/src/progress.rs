@@ -42,6 +42,13 @@ pub enum RunEnd {
     Interrupted,
 }
 
+/// Estimated duration of the minimum number of blocks, including warm-up.
+pub fn least_time(plan: &Plan) -> Nanos {
+    let block: u64 =
+        plan.cells.iter().filter_map(|cell| Some(plan.spec(&cell.workload)?.guess(&cell.parameters).0)).sum();
+    Nanos(block.saturating_mul(u64::from(plan.repeat.warmup) + u64::from(plan.repeat.min)))
+}
+
 /// Computes the progress of a run from its plan and its stored trials.
 pub fn forecast(plan: &Plan, history: &History) -> Forecast {
     let live = history.live(plan).max(1);
@@ -53,7 +60,9 @@ pub fn forecast(plan: &Plan, history: &History) -> Forecast {
     let known = history.block_time().filter(|_| !first).map(|time| time.0);
     let block_time = known.unwrap_or(history.spent().0 + guessed);
     let affordable = plan.repeat.budget.0 / block_time.max(1);
-    let blocks = affordable.clamp(1, u64::from(plan.repeat.max) + u64::from(plan.repeat.warmup));
+    let (warmup, min, max) = (plan.repeat.warmup, plan.repeat.min, plan.repeat.max);
+    let least = if plan.budget_wins || plan.race.is_some() { 1 } else { u64::from(warmup) + u64::from(min) };
+    let blocks = affordable.clamp(least.max(1), (u64::from(max) + u64::from(warmup)).max(least.max(1)));
     let expected = (blocks as usize * live).max(history.len());
     let left = match known {
         Some(block_time) => (expected - history.len()) as u64 * (block_time / live as u64),

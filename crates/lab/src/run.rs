@@ -66,6 +66,7 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
         attempts_max: if role == Role::Warmup { 1 } else { ATTEMPTS_MAX },
         time_limit: plan.repeat.time_limit,
         kill_limit: None,
+        time_left: None,
     };
     runner.run_block(&block, &|history| forecast(plan, history))
 }
@@ -74,6 +75,9 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
 /// decision does not depend on the moment of an interruption.
 fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     if block == 0 || history.has_begun(Role::Measured, block) {
+        return None;
+    }
+    if block < plan.repeat.min && !plan.budget_wins {
         return None;
     }
     if block >= plan.repeat.min && history.is_precise(plan) {

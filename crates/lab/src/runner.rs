@@ -1,5 +1,5 @@
-//! Runs one block of trials: skips the stored ones and retries invalid ones that may pass. Must not decide which block
-//! comes next or when the run ends.
+//! Runs one block of trials: skips the stored ones, retries invalid ones that may pass, and stops when the time of the
+//! block is over. Must not decide which block comes next or when the run ends.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use model::values::plan::NextBlock;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::trial::{Trial, judge};
+use model::values::units::Nanos;
 use store::{Store, StoreError};
 
 use crate::executor::Executor;
@@ -24,7 +25,7 @@ pub(crate) struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs the missing trials of a block. Returns false if the user interrupted it.
+    /// Runs the missing trials of a block, as far as its time allows. Returns false if the user interrupted it.
     pub(crate) fn run_block(
         &mut self,
         block: &NextBlock,
@@ -34,18 +35,18 @@ impl Runner<'_> {
         let seed = self.record.seed;
         let cells: BTreeSet<usize> = block.cells.iter().copied().collect();
         for cell in plan.order(seed, block.role, block.number).into_iter().filter(|cell| cells.contains(cell)) {
-            // Trials are built only for live cells: a race may have a thousand cells, of which few are in a block.
-            if self.is_live(block, cell) {
-                let trial = plan.trial(run, seed, cell, block.role, block.number, 0);
-                if !self.history.has(&trial.id) && !self.run_trial(trial, block, forecast)? {
-                    return Ok(false);
-                }
+            let Some(time_limit) = self.time_limit(block, cell) else { continue };
+            let trial = plan.trial(run, seed, cell, block.role, block.number, 0);
+            let trial = Trial { time_limit, ..trial };
+            if !self.history.has(&trial.id) && !self.run_trial(trial, forecast)? {
+                return Ok(false);
             }
         }
         for cell in &block.cells {
-            while let Some(attempt) = self.retry(block, *cell) {
+            while let Some((attempt, time_limit)) = self.retry(block, *cell) {
                 let trial = plan.trial(run, seed, *cell, block.role, block.number, attempt);
-                if !self.run_trial(trial, block, forecast)? {
+                let trial = Trial { time_limit, ..trial };
+                if !self.run_trial(trial, forecast)? {
                     return Ok(false);
                 }
             }
@@ -53,25 +54,24 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    fn retry(&self, block: &NextBlock, cell: usize) -> Option<u32> {
-        let retry = self.history.retry(cell, block.role, block.number, block.attempts_max);
-        retry.filter(|_| self.is_live(block, cell))
+    /// Returns the next attempt of a cell with its time limit; `None` if it needs none.
+    fn retry(&self, block: &NextBlock, cell: usize) -> Option<(u32, Nanos)> {
+        let retry = self.history.retry(cell, block.role, block.number, block.attempts_max)?;
+        Some((retry, self.time_limit(block, cell)?))
     }
 
-    fn is_live(&self, block: &NextBlock, cell: usize) -> bool {
-        !block.skips_abandoned || self.history.abandon_reason(cell).is_none()
+    /// Returns the time limit of the next trial of a cell; `None` if the cell is abandoned or the time of the block is
+    /// over.
+    fn time_limit(&self, block: &NextBlock, cell: usize) -> Option<Nanos> {
+        let is_live = !block.skips_abandoned || self.history.abandon_reason(cell).is_none();
+        let spent = self.history.spent_in(block.role, block.number);
+        block.time_limit_after(cell, spent).filter(|_| is_live)
     }
 
-    fn run_trial(
-        &mut self,
-        trial: Trial,
-        block: &NextBlock,
-        forecast: &dyn Fn(&History) -> Forecast,
-    ) -> Result<bool, StoreError> {
+    fn run_trial(&mut self, trial: Trial, forecast: &dyn Fn(&History) -> Forecast) -> Result<bool, StoreError> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let trial = Trial { time_limit: block.time_limit_for(trial.cell), ..trial };
         (self.watch)(RunEvent::Begins { trial: &trial, forecast: forecast(&self.history) });
         let position = self.history.len() as u32;
         let Some(outcome) = self.executor.run(position, &trial) else { return Ok(false) };

@@ -7,14 +7,16 @@ use lab::executor::Executor;
 use lab::progress::{RunEnd, RunEvent};
 use lab::run::run;
 use lab::sim::{Faults, SimExecutor};
+use model::analysis::compare::{ComparedRun, ComparisonRequest, compare};
+use model::analysis::finding::{RunFinding, summarise};
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet};
 use model::values::placement::Placement;
-use model::values::plan::{Cell, Plan, StoppingRule};
+use model::values::plan::{By, Cell, Plan, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
 use model::values::topology::{Object, ObjectKind, Topology};
-use model::values::trial::{Evidence, Grade, Role, Sample, Trial, TrialOutcome, TrialStatus};
+use model::values::trial::{Evidence, Grade, Role, Sample, Trial, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::Nanos;
 use model::values::workload::{Better, MetricSpec, Parameters, Reduce, WorkloadSpec};
 use store::Store;
@@ -85,6 +87,8 @@ fn record(placements: Vec<Placement>, repeat: StoppingRule) -> RunRecord {
         repeat,
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
+        budget_wins: false,
         race: None,
         size: None,
         command: Vec::new(),
@@ -259,4 +263,76 @@ fn simulated_faults_make_trials_invalid() {
     assert_eq!(lost[&key("one", Grade::Valid)], 4, "the CPU goes offline at the start of block 4");
     assert!(grades("never-ends=0.2").contains_key(&key("kernel", Grade::Invalid)));
     assert!(Faults::parse("flood=1").is_err() && Faults::parse("escapes=2").is_err());
+}
+
+/// Runs six tests in six blocks on a simulated machine.
+fn measured_suite(seed: u64, run: &str) -> (RunRecord, RunFinding) {
+    let specs: Vec<WorkloadSpec> = (0..6).map(|test| WorkloadSpec { name: format!("w{test}"), ..spec() }).collect();
+    let cell = |spec| Cell::new(spec, spec.name.clone(), Parameters::default(), seated("one", 0));
+    let mut record = record(Vec::new(), repeat(6, 6));
+    record.plan.cells = specs.iter().map(cell).collect();
+    record.plan.workloads.clone_from(&specs);
+    record.id = RunId(run.into());
+    let mut executor = SimExecutor::new(two_cpus(), specs, seed, Faults::parse("").expect("no faults"));
+    let trials = (0..6).flat_map(|block| record.plan.block(run, seed, Role::Measured, block));
+    let verdict = Verdict { grade: Grade::Valid, reasons: Vec::new() };
+    let measured = (0..).zip(trials).map(|(position, trial)| TrialRecord {
+        position,
+        outcome: executor.run(position, &trial).expect("the user does not interrupt"),
+        trial,
+        verdict: verdict.clone(),
+    });
+    let measured: Vec<TrialRecord> = measured.collect();
+    let finding = summarise(&record.plan, &measured);
+    (record, finding)
+}
+
+/// Returns how many pairs of runs on one simulated machine have geometric means that are called different.
+fn pairs_called_different(pairs: u64) -> usize {
+    let is_different = |pair: &u64| {
+        let (one, one_finding) = measured_suite(2 * pair, "one");
+        let (other, other_finding) = measured_suite(2 * pair + 1, "other");
+        let runs = [
+            ComparedRun { record: &one, finding: &one_finding },
+            ComparedRun { record: &other, finding: &other_finding },
+        ];
+        let request = ComparisonRequest { by: &By::Run, baseline: None, metric: None, added_tables: &[] };
+        let comparison = compare(&runs, &request).expect("two runs of one plan");
+        let mean = &comparison.geomean[0];
+        assert_eq!((mean.tests, mean.trials), (6, 72));
+        let (low, high) = mean.ci_low.zip(mean.ci_high).expect("six blocks on each side have an interval");
+        assert!(low <= mean.change_percent && mean.change_percent <= high);
+        low > 0.0 || high < 0.0
+    };
+    (0..pairs).filter(is_different).count()
+}
+
+/// At smoke size; `NEARFAR_PAIRS=1000` measures the rate.
+#[test]
+fn means_of_the_same_machine_are_rarely_called_different() {
+    let pairs = std::env::var("NEARFAR_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(60);
+    let different = pairs_called_different(pairs);
+    println!("{different} of {pairs} pairs of runs are called different");
+    assert!(different as u64 <= pairs.div_ceil(20), "{different} of {pairs}");
+}
+
+#[test]
+fn minimum_of_blocks_wins_over_the_budget_unless_the_user_lowers_it() {
+    let short = || StoppingRule { budget: Nanos(3 * SECOND.0), ..repeat(4, 50) };
+    let (trials, ended) = run_all(&record(kernel_and("one"), short()), &mut Scripted(noisy));
+    assert_eq!((trials.len(), ended), (2 * 5, RunEnd::Over(EndReason::Budget)));
+    let mut lowered = record(kernel_and("one"), short());
+    lowered.plan.budget_wins = true;
+    let (trials, ended) = run_all(&lowered, &mut Scripted(noisy));
+    assert_eq!(
+        (trials.len(), ended),
+        (2 * 2, RunEnd::Over(EndReason::Budget)),
+        "warm-up, and the block that has begun"
+    );
+}
+
+#[test]
+fn two_equal_blocks_do_not_end_a_run() {
+    let (trials, ended) = run_all(&record(kernel_and("one"), repeat(2, 9)), &mut Scripted(|trial| outcome(trial, 7.0)));
+    assert_eq!((trials.len(), ended), (2 * 4, RunEnd::Over(EndReason::Precise)), "the third block gives an interval");
 }

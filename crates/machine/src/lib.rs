@@ -1,5 +1,6 @@
 //! The Linux host: hardware and settings, CPU affinity and memory placement of processes, and observed disturbances.
 //! Its unsafe code and system calls are in this crate. Must not depend on experiments, workloads or results.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 pub mod affinity;
 pub mod capture;
@@ -11,6 +12,7 @@ pub mod devices;
 mod evidence;
 pub mod expand_probes;
 pub mod foreground;
+pub mod frequency;
 pub mod interrupt;
 mod irqbalance;
 pub mod lock;

@@ -1,11 +1,16 @@
 //! The exclusive right to measure on this machine: a locked file. The kernel releases the lock when its holder ends,
 //! also after SIGKILL. Must not know what is measured.
+//!
+//! Root has a lock that no other user can open, so that a user without rights cannot stop a run or `restore` of root. All
+//! other users share a second lock. Root takes that too if it is free, so that they wait for root's run.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use files::PrivateDir;
 
 /// Bytes of the holder's command line that are shown.
 const SHOWN_MAX: usize = 200;
@@ -13,13 +18,19 @@ const SHOWN_MAX: usize = 200;
 /// Time within which a child of a dead holder releases the lock.
 const DEAD_HOLDER_MAX: Duration = Duration::from_secs(1);
 
-/// Directories for locks that every user may take; the first that exists is used.
-const DIRECTORIES: [&str; 2] = ["/run/lock", "/tmp"];
+/// Directory of root's lock. Only root can create it.
+const ROOT_DIR: &str = "/run/nearfar";
+
+/// Directories for the lock that all users may take; the first that exists is used.
+const SHARED_DIRS: [&str; 2] = ["/run/lock", "/tmp"];
 
 /// The lock, released when dropped.
 #[derive(Debug)]
 pub struct MachineLock {
-    _file: File,
+    file: File,
+    /// The users' lock, if this is root's lock and the other one was free.
+    shared: Option<File>,
+    concurrent: Option<String>,
 }
 
 /// The reason why the lock was not acquired.
@@ -31,37 +42,91 @@ pub enum LockError {
     Io(PathBuf, io::Error),
 }
 
-impl MachineLock {
-    /// Acquires the lock of this machine, or of a state directory if given. Does not wait.
-    pub fn acquire(state: Option<&Path>) -> Result<Self, LockError> {
-        let path = path(state);
-        let of_path = |error| LockError::Io(path.clone(), error);
-        if let Some(directory) = state {
-            std::fs::create_dir_all(directory).map_err(of_path)?;
-        }
-        let mut file = open(&path).map_err(of_path)?;
-        lock(&mut file).map_err(|error| match error {
-            FileLockError::Held(owner) => LockError::Held(owner),
-            FileLockError::Io(error) => of_path(error),
-        })?;
-        // Writes only the PID: the command line is read from the live process and stored nowhere. If the file belongs
-        // to another user and is not writable, only the holder's name is lost.
-        let _ = file.set_len(0).and_then(|()| file.write_all(std::process::id().to_string().as_bytes()));
-        Ok(Self { _file: file })
+/// The files of the locks.
+struct LockPaths {
+    /// Directory of root's lock.
+    root: PathBuf,
+    /// The lock of all users.
+    shared: PathBuf,
+    /// Directory of the lock of one user, if the shared one cannot be opened.
+    own: PathBuf,
+}
+
+impl LockPaths {
+    fn of_machine() -> Self {
+        let shared = SHARED_DIRS.iter().map(Path::new).find(|dir| dir.is_dir()).unwrap_or(Path::new("/tmp"));
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let own = match runtime {
+            Some(dir) => dir.join("nearfar"),
+            None => PathBuf::from(format!("/tmp/nearfar-lock-{}", rustix::process::geteuid().as_raw())),
+        };
+        Self { root: ROOT_DIR.into(), shared: shared.join("nearfar.lock"), own }
     }
 }
 
-fn path(state: Option<&Path>) -> PathBuf {
-    let shared = || DIRECTORIES.iter().map(Path::new).find(|directory| directory.is_dir()).unwrap_or(Path::new("/tmp"));
-    state.map_or_else(|| shared().join("nearfar.lock"), |directory| directory.join("lock"))
+impl MachineLock {
+    /// Acquires the lock of this machine, or of a state directory if given. Does not wait.
+    pub fn acquire(state: Option<&Path>) -> Result<Self, LockError> {
+        match state {
+            Some(dir) => Self::in_state(dir),
+            None if rustix::process::geteuid().is_root() => Self::of_root(&LockPaths::of_machine()),
+            None => Self::of_user(&LockPaths::of_machine()),
+        }
+    }
+
+    /// A process of another user that is measuring now, although root has acquired the lock.
+    pub fn concurrent(&self) -> Option<&str> {
+        self.concurrent.as_deref()
+    }
+
+    fn in_state(dir: &Path) -> Result<Self, LockError> {
+        let path = dir.join("lock");
+        let file = std::fs::create_dir_all(dir).and_then(|()| open(&path, 0o600));
+        Self::locked(file, &path)
+    }
+
+    fn of_root(paths: &LockPaths) -> Result<Self, LockError> {
+        let mut lock = Self::in_private(&paths.root)?;
+        // Whatever other users have done to their lock, root does not depend on it.
+        match Self::locked(open(&paths.shared, 0o666), &paths.shared) {
+            Ok(shared) => lock.shared = Some(shared.file),
+            Err(LockError::Held(owner)) => lock.concurrent = Some(owner),
+            Err(LockError::Io(..)) => {}
+        }
+        Ok(lock)
+    }
+
+    fn of_user(paths: &LockPaths) -> Result<Self, LockError> {
+        match Self::locked(open(&paths.shared, 0o666), &paths.shared) {
+            // Another user has put something else there.
+            Err(LockError::Io(..)) => Self::in_private(&paths.own),
+            other => other,
+        }
+    }
+
+    fn in_private(dir: &Path) -> Result<Self, LockError> {
+        let file = PrivateDir::open_or_create(dir).and_then(|dir| dir.open_file("lock", 0));
+        Self::locked(file, dir)
+    }
+
+    fn locked(file: io::Result<File>, path: &Path) -> Result<Self, LockError> {
+        let of_path = |error| LockError::Io(path.into(), error);
+        let file = file.map_err(of_path)?;
+        lock(&file).map_err(|error| match error {
+            FileLockError::Held(owner) => LockError::Held(owner),
+            FileLockError::Io(error) => of_path(error),
+        })?;
+        Ok(Self { file, shared: None, concurrent: None })
+    }
 }
 
-/// Opens the file, or creates it for all users. `O_CREAT` is not used on an existing file: in a directory for all
+/// Opens the file, or creates it with this mode. `O_CREAT` is not used on an existing file: in a directory for all
 /// users, the kernel may refuse that on another user's file (`fs.protected_regular`).
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path, mode: u32) -> io::Result<File> {
     let options = |write: bool| {
         let mut options = OpenOptions::new();
-        options.read(true).write(write).custom_flags(libc::O_NOFOLLOW);
+        // Without waiting, because the path may be a pipe of another user.
+        options.read(true).write(write).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         options
     };
     // Bounded: each iteration means that another process has just created or removed it.
@@ -71,11 +136,11 @@ fn open(path: &Path) -> io::Result<File> {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return options(false).open(path),
             other => return other,
         }
-        match options(true).create_new(true).mode(0o666).open(path) {
+        match options(true).create_new(true).mode(mode).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Ok(file) => {
-                // Set explicitly, whatever the umask: the next user has to write here too.
-                file.set_permissions(Permissions::from_mode(0o666))?;
+                // Set explicitly, whatever the umask: the next user has to open it too.
+                file.set_permissions(Permissions::from_mode(mode))?;
                 return Ok(file);
             }
             other => return other,
@@ -91,7 +156,7 @@ enum FileLockError {
 
 /// Locks the file at once, or as soon as a dead holder's child releases it: a process that it had just forked keeps the
 /// file open until it executes or notices the death.
-fn lock(file: &mut File) -> Result<(), FileLockError> {
+fn lock(file: &File) -> Result<(), FileLockError> {
     let end = Instant::now() + DEAD_HOLDER_MAX;
     loop {
         match file.try_lock() {
@@ -106,17 +171,16 @@ fn lock(file: &mut File) -> Result<(), FileLockError> {
     }
 }
 
-/// The holder, by the PID in the file.
+/// The process that has locked the file, according to the kernel.
 enum LockHolder {
     Alive(String),
-    /// It has ended, has not written its PID yet, or is not visible from here.
+    /// It has ended, or is not visible from here.
     Gone(String),
 }
 
-fn holder(file: &mut File) -> LockHolder {
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.take(16).read_to_string(&mut text));
-    let Some(pid) = read.ok().and_then(|_| text.trim().parse::<u32>().ok()) else {
+fn holder(file: &File) -> LockHolder {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let Some(pid) = file.metadata().ok().and_then(|about| flock_owner(&locks, about.ino())) else {
         return LockHolder::Gone("another nearfar".into());
     };
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -131,24 +195,41 @@ fn holder(file: &mut File) -> LockHolder {
     }
 }
 
+/// Parses lines such as `1: FLOCK  ADVISORY  WRITE 4711 00:1a:1234 0 EOF`. The device is not compared, because some file
+/// systems report another one to `stat`.
+fn flock_owner(locks: &str, inode: u64) -> Option<u32> {
+    let inode = inode.to_string();
+    locks.lines().find_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [_, "FLOCK", _, "WRITE", pid, file, ..] if file.rsplit(':').next() == Some(&inode) => {
+            pid.parse().ok().filter(|pid| *pid != 0)
+        }
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn paths(dir: &Path) -> LockPaths {
+        LockPaths { root: dir.join("root"), shared: dir.join("shared"), own: dir.join("own") }
+    }
+
+    fn own_name() -> String {
+        format!("process {} (", std::process::id())
+    }
 
     #[test]
     fn second_process_gets_the_name_of_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let first = MachineLock::acquire(Some(&state)).unwrap();
+        // The content of the file is not trusted.
+        std::fs::write(state.join("lock"), "1").unwrap();
         let Err(LockError::Held(holder)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
-        assert!(holder.starts_with(&format!("process {} (", std::process::id())), "{holder}");
+        assert!(holder.starts_with(&own_name()), "{holder}");
         drop(first);
-        let third = MachineLock::acquire(Some(&state)).unwrap();
-        // The text of an earlier holder was longer, or is truncated.
-        std::fs::write(state.join("lock"), "x").unwrap();
-        let Err(LockError::Held(holder)) = MachineLock::acquire(Some(&state)) else { panic!("the lock is held") };
-        assert_eq!(holder, "another nearfar");
-        drop(third);
+        assert!(MachineLock::acquire(Some(&state)).is_ok());
     }
 
     #[test]
@@ -158,5 +239,38 @@ mod tests {
         std::os::unix::fs::symlink(dir.path().join("precious"), dir.path().join("lock")).unwrap();
         assert!(matches!(MachineLock::acquire(Some(dir.path())), Err(LockError::Io(..))));
         assert_eq!(std::fs::read_to_string(dir.path().join("precious")).unwrap(), "text");
+    }
+
+    #[test]
+    fn lock_of_a_user_does_not_stop_root() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = paths(dir.path());
+        let user = MachineLock::of_user(&paths).unwrap();
+        let root = MachineLock::of_root(&paths).unwrap();
+        assert!(root.concurrent().is_some_and(|owner| owner.starts_with(&own_name())), "{root:?}");
+        assert!(matches!(MachineLock::of_root(&paths), Err(LockError::Held(_))), "root's runs exclude each other");
+        drop((user, root));
+        let _root = MachineLock::of_root(&paths).unwrap();
+        assert!(matches!(MachineLock::of_user(&paths), Err(LockError::Held(_))), "users wait for root");
+    }
+
+    #[test]
+    fn directory_in_place_of_the_lock_stops_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = paths(dir.path());
+        std::fs::create_dir(&paths.shared).unwrap();
+        let _root = MachineLock::of_root(&paths).unwrap();
+        let _user = MachineLock::of_user(&paths).unwrap();
+        assert!(matches!(MachineLock::of_user(&paths), Err(LockError::Held(_))), "a user's runs exclude each other");
+    }
+
+    #[test]
+    fn owner_of_a_lock_is_parsed() {
+        let locks = "1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 11 00:1a:77 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 12 00:1a:77 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 13 00:1a:78 0 EOF\nbroken\n";
+        assert_eq!(flock_owner(locks, 77), Some(11));
+        assert_eq!(flock_owner(locks, 78), None);
     }
 }

@@ -6,15 +6,22 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use model::values::id_set::CpuSet;
-use model::values::settings::{FactValue, Settings};
+use model::values::settings::{FactValue, MEMORY_POLICY, Settings};
 
+use crate::affinity;
 use crate::sysfs::{self, Limit};
 
 /// Reads all facts of this machine, in display order.
 pub fn read() -> Settings {
     let mut settings = read_at(Path::new("/"));
     settings.record("memory.page-bytes", FactValue::Known(page_bytes().to_string()));
+    settings.record(MEMORY_POLICY, memory_policy());
     settings
+}
+
+/// The policy of this process, which trials without a memory policy inherit, as `numactl --show` reports it.
+fn memory_policy() -> FactValue {
+    affinity::memory_policy().map_or_else(|error| FactValue::Unavailable(error.to_string()), FactValue::Known)
 }
 
 /// Returns the host name. It is personal data, so callers must record it only on request.

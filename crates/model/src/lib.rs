@@ -14,6 +14,7 @@
 //!   thousand surveys of each kind of noise.
 //! - A shared run contains no host name, path, address, serial number or command line; a setting or parameter that is
 //!   not known to be harmless is private (`share`). Tests: store/tests/store/shared.rs.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 pub mod analysis;
 pub mod experiments;

@@ -6,11 +6,16 @@ use model::hint::Hinted;
 use std::fmt::Write;
 
 use machines::model;
+use model::analysis::finding::summarise;
 use model::experiments::experiment::{Experiment, PlanError, PlanOptions, SingleWorkload, parse};
 use model::placements::placement::KernelFeatures;
 use model::values::plan::Plan;
+use model::values::record::TrialRecord;
+use model::values::trial::{Evidence, Grade, Role, Sample, TrialOutcome, Verdict};
 use model::values::units::{Bytes, Nanos};
-use model::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::workload::{
+    Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
+};
 use proptest::prelude::*;
 
 const RYZEN: &str = "ryzen5-2600";
@@ -66,7 +71,7 @@ fn read(text: &str) -> Experiment {
 }
 
 fn options(smoke: bool) -> PlanOptions<'static> {
-    PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[] }
+    PlanOptions { smoke, kernel: KernelFeatures { weighted_interleave: true, far: true }, devices: &[], missing: None }
 }
 
 /// Text after the two lines of the head, and beginning of the error after the file name.
@@ -80,6 +85,26 @@ const WRONG: &[(&str, &str)] = &[
         "3:1: workload = [workload]: expected one or more tables, each headed [[workload]]",
     ),
     ("[[workload]]\nname = \"stream\"\nthread = [1]", "5:1: [[workload]] has no key 'thread'\nhint: the keys are "),
+    (
+        "[[workload]]\nname = \"stream\"\nmain = \"rate\"",
+        "5:8: workload stream has no metric 'rate'\nhint: the metrics are ",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\n[[efficiency]]\ncells = { test = \"strem\" }\nreference = {}",
+        "6:18: no [[workload]] has the test 'strem'\nhint: they are stream",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\n[[efficiency]]\ncells = { sise = 1 }\nreference = {}",
+        "6:11: no workload has a parameter 'sise'\nhint: the keys are size, ",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\n[[efficiency]]\ncells = { size = \"next smaller\" }\nreference = {}",
+        "6:11: 'next smaller' is only a value of the reference",
+    ),
+    (
+        "[[workload]]\nname = \"stream\"\n[[efficiency]]\ncells = { test = \"stream\" }",
+        "5:1: [[efficiency]] has no reference\nhint: reference = { test = ",
+    ),
     ("colour = 1", "3:1: an experiment has no key 'colour'\nhint: the keys are "),
     ("[repeat]\nmim = 3", "4:1: [repeat] has no key 'mim'\nhint: the keys are "),
     ("[repeat]\nmin = \"3\"", "4:7: min = \"3\": expected a whole number from 1 to 100000, without quotes"),
@@ -148,11 +173,11 @@ const WRONG: &[(&str, &str)] = &[
     ("[[workload]]\nname = \"stream\"\nplacements = []", "5:14: the list of placements is empty"),
     (
         "[[workload]]\nname = \"stream\"\nthreads = [1, \"many\"]",
-        "5:15: 'many' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+        "5:15: 'many' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\"",
     ),
     (
         "[[workload]]\nname = \"stream\"\nthreads = 0",
-        "5:11: '0' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\"",
+        "5:11: '0' is not a thread count\nhint: a number from 1 to 65536, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\"",
     ),
     (
         "[[workload]]\nname = \"pingpong\"\nthreads = [2, 4]",
@@ -322,6 +347,54 @@ fn experiment_baseline_is_converted_to_its_column_name() {
 }
 
 #[test]
+fn efficiency_values_are_those_of_the_cells_of_a_machine() {
+    let text = format!(
+        "{HEAD}[[workload]]\nname = \"stream\"\nlabel = \"s\"\nset = {{ size = [\"1xllc\", \"65536\"] }}\n[[efficiency]]\ncells = {{ test = \"s\", size = [\"1xllc\", \"65536\"] }}\nreference = {{ placement = \"kernel\", size = \"next smaller\" }}"
+    );
+    let plan = read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap();
+    let [rule] = plan.efficiency.as_slice() else { panic!("{:?}", plan.efficiency) };
+    assert_eq!(
+        (rule.cells.tests.as_slice(), rule.cells.parameters["size"].join(" ")),
+        (&["s".into()][..], "8MiB 64KiB".into())
+    );
+    assert_eq!((rule.reference.placements.join(" "), rule.next_smaller.as_deref()), ("kernel".into(), Some("size")));
+    assert!(rule.reference.parameters.is_empty() && rule.reference.tests.is_empty());
+    let before =
+        read(&text[..text.find("[[efficiency]]").unwrap()]).plan(&model(RYZEN), &specs(), options(false)).unwrap();
+    assert_eq!(plan.key(), before.key(), "an efficiency does not affect the trials, so that a run with it resumes");
+}
+
+#[test]
+fn main_metric_of_a_workload_is_that_of_its_cells() {
+    let metric = |name: &str| MetricSpec {
+        name: name.into(),
+        unit: "MB/s".into(),
+        better: Better::Higher,
+        series: name.into(),
+        reduce: Reduce::Median,
+    };
+    let mut specs = specs();
+    specs[0].metrics = vec![metric("triad"), metric("add")];
+    let text = |main: &str| format!("{HEAD}[[workload]]\nname = \"stream\"\n{main}");
+    let plan = |main: &str| {
+        let experiment = parse(&text(main), "e.toml", &specs).unwrap();
+        experiment.plan(&model(RYZEN), &specs, options(false)).unwrap()
+    };
+    let (chosen, default) = (plan("main = \"add\""), plan(""));
+    let main = |plan: &Plan| plan.main_metric(&plan.cells[0]).unwrap().name.clone();
+    assert_eq!((main(&chosen), main(&default)), ("add".into(), "triad".into()));
+    assert_eq!(chosen.key(), default.key(), "the same trials");
+    let cell = &chosen.cells[0];
+    let trial = chosen.trial("r", 1, 0, Role::Measured, 0, 0);
+    let samples = [("triad", 1.0), ("add", 2.0)].map(|(series, value)| Sample { series: series.into(), value });
+    let outcome = TrialOutcome::new(Ok(samples.to_vec()), Evidence::default());
+    let verdict = Verdict { grade: Grade::Valid, reasons: Vec::new() };
+    let finding = summarise(&chosen, &[TrialRecord { position: 0, trial, outcome, verdict }]);
+    let names: Vec<&str> = finding.cells[0].metrics.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!(names, ["add", "triad"], "{} is first", cell.main.as_deref().unwrap());
+}
+
+#[test]
 fn experiment_without_a_runnable_cell_returns_the_reasons() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
     let error = read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap_err();
@@ -335,6 +408,24 @@ fn experiment_without_a_runnable_cell_returns_the_reasons() {
     let error = read(&text).plan(&cacheless, &specs(), options(false)).unwrap_err();
     assert!(error.to_string().contains("does not report the size of its last-level cache"), "{error}");
     assert!(read(&text).plan(&cacheless, &specs(), options(true)).is_ok(), "the smoke size is absolute");
+}
+
+#[test]
+fn workload_without_its_program_is_skipped_with_the_reason() {
+    let missing = |workload: &str, parameters: &Parameters| {
+        let is_it = workload == "queens" && parameters.0.get("n") == Some(&Value::Integer(9));
+        is_it.then(|| "program nine is not installed".to_string())
+    };
+    let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nset = {{ n = [8, 9] }}");
+    let plan = |missing| {
+        let options = PlanOptions { missing, ..options(false) };
+        read(&text).plan(&model(RYZEN), &specs(), options).unwrap()
+    };
+    let (all, some) = (plan(None), plan(Some(missing)));
+    // The names of the other tests do not depend on installed programs.
+    assert_eq!(some.cells[..], all.cells[..1]);
+    let skipped: Vec<(&str, &str)> = some.skipped.iter().map(|skip| (skip.test.as_str(), skip.why.as_str())).collect();
+    assert_eq!(skipped, [("queens n=9", "program nine is not installed")]);
 }
 
 #[test]
@@ -497,7 +588,9 @@ fn far_memory_requires_a_workload_with_arrays() {
             warmup: 0,
             time_limit: Nanos(1_000_000_000),
         };
-        let plan = single.plan(&model(RK3399), &specs, PlanOptions { smoke: false, kernel, devices: &[] }).unwrap();
+        let plan = single
+            .plan(&model(RK3399), &specs, PlanOptions { smoke: false, kernel, devices: &[], missing: None })
+            .unwrap();
         let skipped: Vec<String> = plan.skipped.iter().map(|skip| skip.why.clone()).collect();
         (plan.cells.len(), skipped)
     };

@@ -121,6 +121,38 @@ fn invalid_irq_rules_return_errors() {
 }
 
 #[test]
+fn device_placements_use_the_node_of_the_device() {
+    let attached = |mut topology: Topology, name: &str, node: Option<u32>| {
+        let device = topology.devices.iter_mut().find(|device| device.name == name).expect("the device exists");
+        device.node = node.map(NodeId);
+        topology
+    };
+    let cpus = |topology: &Topology, text: &str, devices: &[&str]| match placed(topology, text, devices) {
+        Ok(placement) => placement.cpus().to_string(),
+        Err(PlacementError::Invalid(why)) => format!("invalid: {why}"),
+        Err(PlacementError::Unavailable(why)) => why,
+    };
+    let on_one = attached(xeon(), "sda", Some(1));
+    assert_eq!(cpus(&on_one, "near-device", &["sda"]), "6-11");
+    assert_eq!(cpus(&on_one, "far-from-device", &["sda"]), "0-5");
+    assert_eq!(cpus(&on_one, "near-device", &["eth0"]), "0-5");
+    assert_eq!(routed(&on_one, "far-from-device+irq:other-node", &["sda"]), "7>6-11,18-23");
+    assert_eq!(cpus(&on_one, "near-device", &["sda", "eth0"]), "sda and eth0 are attached to different memory nodes");
+    assert_eq!(
+        cpus(&on_one, "far-from-device", &["sdx"]),
+        "invalid: unknown device 'sdx'; this machine has sda, eth0, pmem0, nvme0n1"
+    );
+    let no_device = "no device is named: use --device NAME, or devices = [\"NAME\"] in an experiment";
+    assert_eq!(cpus(&on_one, "near-device", &[]), no_device);
+    let unknown = attached(xeon(), "sda", None);
+    assert_eq!(cpus(&unknown, "near-device", &["sda"]), "the system does not report the memory node of sda");
+    let ryzen = attached(ryzen(), "sda", None);
+    assert_eq!(cpus(&ryzen, "near-device", &["sda"]), "0-5", "a machine with one node needs no report");
+    let one_node = "this machine has one memory node with CPUs, so none is far from the device";
+    assert_eq!(cpus(&ryzen, "far-from-device", &["sda"]), one_node);
+}
+
+#[test]
 fn different_routes_are_different_placements() {
     let xeon = xeon();
     let one = placed(&xeon, "one-core+irq:1", &["sda"]).unwrap();
@@ -259,7 +291,12 @@ fn multiple_devices_get_one_thread_each_and_all_interrupts_move() {
     let topology = xeon();
     let plan = |names: &[&str]| {
         let devices: Vec<String> = names.iter().map(|name| (*name).into()).collect();
-        let options = model::experiments::experiment::PlanOptions { smoke: false, kernel: NONE, devices: &devices };
+        let options = model::experiments::experiment::PlanOptions {
+            smoke: false,
+            kernel: NONE,
+            devices: &devices,
+            missing: None,
+        };
         experiment.plan(&topology, &specs, options)
     };
     let planned = |names: &[&str]| {

@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::values::placement::{DramBudget, MemoryPolicy, Placement, Route};
 use model::values::plan::RaceRules;
-use model::values::plan::{Cell, MemoryChoice, Plan, RacePlan, ReductionStep, SizePlan, Stages, StoppingRule, stream};
+use model::values::plan::{
+    Cell, EarlierProgram, MachineFeatures, MemoryChoice, Plan, RacePlan, ReductionStep, SearchPlan, SizePlan, Stages,
+    StoppingRule, ThreadChoice, stream,
+};
 use model::values::trial::{Role, TrialId, short_hash};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{ParameterKind, ParameterSpec, Parameters, Value, WorkloadSpec};
@@ -25,6 +28,7 @@ fn cell(key: &str) -> Cell {
         test: "w".into(),
         parameters: Parameters::default(),
         placement: Placement::kernel(1),
+        main: None,
     }
 }
 
@@ -38,6 +42,8 @@ fn plan(repeat: StoppingRule, race: Option<RacePlan>) -> Plan {
         repeat,
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
+        budget_wins: false,
         race,
         size: None,
         command: Vec::new(),
@@ -72,6 +78,7 @@ fn race() -> RacePlan {
             ReductionStep { count: Some("4095".into()), text: "sets of \"any\" size".into() },
             ReductionStep { count: None, text: "no two CPUs are equivalent".into() },
         ],
+        search: None,
     }
 }
 
@@ -134,6 +141,48 @@ fn race_key_hashes_this_text() {
     assert_eq!(plan(repeat(), Some(unlimited)).key(), short_hash(&text));
 }
 
+#[test]
+fn search_is_part_of_the_race_key_with_this_text() {
+    let machine = MachineFeatures {
+        cpus: vec![CpuId(0), CpuId(1)],
+        core: vec![0, 1],
+        l2: vec![None, Some(0)],
+        cluster: vec![None, None],
+        package: vec![Some(0), Some(0)],
+        home: vec![0, 1],
+        kind: vec![0, 0],
+        nodes: vec![NodeId(0), NodeId(1)],
+        distances: vec![10, 21, 21, 10],
+    };
+    let mut search = SearchPlan::new(ThreadChoice::Searched, machine);
+    search.earlier = vec![EarlierProgram { name: "sort".into(), log_times: vec![Some(0.0), Some(-0.125), None] }];
+    let text = concat!(
+        "search 1, seed: 1, threads: searched, programs: generic compute sharing bandwidth first-touch serial lock ",
+        "pipeline cache-capacity interrupts page-migration, distances: [10, 21, 21, 10], ",
+        "earlier: [sort: 0.000000 -0.125000 -]",
+    );
+    let plain = plan(repeat(), Some(race()));
+    let searched = plan(repeat(), Some(RacePlan { search: Some(search.clone()), ..race() }));
+    let hashed = |race: &str| short_hash(&format!("quick\none\ntwo\nthree\nfour\nfive\n{race}"));
+    let race_text = concat!(
+        "Repeat { warmup: 1, min: 5, max: 9, precision: 0.02, budget: Nanos(600000000000), time_limit: Nanos(1000000000) }\n",
+        "race 2\nindifference: 0.01, strict: false, max trials: 300\n",
+        "first: [true, false], shape: [0, 1], ",
+        "policy: [kernel, interleave, interleave-used, interleave-tiers, weighted, local, own, other-3, farthest, named], ",
+        "route: [0, 2], threads: [1, 12], threads searched: true\n",
+        "raw placements: 123456789012345678901234567890",
+    );
+    assert_eq!(plain.key(), hashed(race_text));
+    assert_eq!(searched.key(), hashed(&format!("{race_text}\n{text}")));
+    let stored = serde_json::to_value(&plain).unwrap();
+    assert_eq!(stored["race"].get("search"), None, "plans of earlier builds have none");
+    assert_eq!(serde_json::from_value::<Plan>(stored).unwrap(), plain);
+    let stored = serde_json::to_value(&searched).unwrap();
+    assert_eq!(serde_json::from_value::<Plan>(stored).unwrap(), searched);
+    search.threads = ThreadChoice::Command;
+    assert_ne!(plan(repeat(), Some(RacePlan { search: Some(search), ..race() })).key(), searched.key());
+}
+
 /// The sentences of `place --explain` may be reworded without a new key.
 #[test]
 fn explanations_are_not_in_the_race_key() {
@@ -184,6 +233,8 @@ fn cell_key_is_this_text() {
         reason: "any reason: it is not in the key".into(),
         threads: 2,
         bindings: vec![CpuId(0), CpuId(2), CpuId(1)],
+        // The name contains it.
+        loose: true,
         memory: MemoryPolicy::Interleave(nodes()),
         server_cpus: cpus("4-5,9"),
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],

@@ -1,9 +1,13 @@
 //! The state of a race from block to block: the next block, its outcome, the end, and the same state after replaying
-//! stored trials.
+//! stored trials. Searches by a model are in `place/search.rs`.
 
 mod machines;
+#[path = "place/search.rs"]
+mod search;
 
-use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult, RaceState};
+use model::analysis::place::{
+    Claim, EarlierRun, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice, RaceState,
+};
 use model::placements::candidates::{SearchSpace, Threads};
 use model::stats::racing::{RankClaim, State};
 use model::values::capture::Capture;
@@ -54,6 +58,8 @@ fn request() -> PlaceRequest {
         name: "app".into(),
         given: [("argv".to_string(), r#"["app", "-t", "{threads}"]"#.to_string())].into(),
         objective: Objective::WallTime,
+        label: MetricLabel::default(),
+        prior: PriorChoice::Topology,
         space: SearchSpace { threads: Threads::Fixed(4), ..SearchSpace::default() },
         rules: RaceRules { indifference: 0.01, strict: false, max_trials: None },
         budget: HOUR,
@@ -63,6 +69,13 @@ fn request() -> PlaceRequest {
 
 fn plan(request: &PlaceRequest) -> Plan {
     request.plan(&ryzen(), &command()).expect("the request is valid")
+}
+
+/// A plan without a search, as earlier versions stored it.
+fn race_plan(request: &PlaceRequest) -> Plan {
+    let mut plan = plan(request);
+    plan.race.as_mut().expect("the plan is a race").search = None;
+    plan
 }
 
 /// Outcome of one attempt of a cell.
@@ -144,7 +157,7 @@ fn place_warms_up_races_and_confirms() {
     let confirming: Vec<usize> =
         all.iter().filter(|record| record.trial.role == Role::Confirm).map(|record| record.trial.cell).collect();
     assert!(confirming.len() >= 20 && confirming.chunks(2).all(|pair| pair == [0, 2]), "{confirming:?}");
-    assert_eq!((state.end_reason(), state.race().state()), (Some(EndReason::Resolved), State::Resolved));
+    assert_eq!((state.end_reason(), state.search_state()), (Some(EndReason::Resolved), State::Resolved));
     let record = record(plan.clone());
     let result = PlaceResult::from_state(&record, &state);
     assert_eq!(result.claim, Claim::Better);
@@ -230,7 +243,7 @@ fn place_reports_candidates_without_valid_trials() {
 
 #[test]
 fn place_requires_the_baseline() {
-    let plan = plan(&request());
+    let plan = race_plan(&request());
     let broken = |_: &NextBlock, _: usize, _: u32| (TrialStatus::Failed("status 1".into()), Grade::Invalid, 0.1);
     let (state, all) = raced(&plan, &broken);
     assert_eq!((state.end_reason(), all.len()), (Some(EndReason::NoReference), 2), "only the baseline runs, twice");
@@ -251,10 +264,10 @@ fn place_requires_a_command_that_ends() {
 #[test]
 fn place_uses_at_most_the_budget() {
     // The budget is shorter than one trial, which is stopped at its end; a block of ten exceeds it, too.
-    let short = plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..request() });
+    let short = race_plan(&PlaceRequest { budget: Nanos(5 * SECOND.0), ..request() });
     let mut state = RaceState::new(&short).expect("the plan is a race");
     let block = state.next().expect("the race is running");
-    assert_eq!(block.time_limit_for(0), Nanos(5 * SECOND.0));
+    assert_eq!(block.time_limit_after(0, Nanos(0)), Some(Nanos(5 * SECOND.0)));
     let records = trials(&short, &block, &steady);
     state.push(&block, &records.iter().collect::<Vec<_>>());
     assert_eq!((state.next(), state.end_reason()), (None, Some(EndReason::Budget)));
@@ -284,24 +297,24 @@ fn place_confirms_again_if_the_pairs_were_too_few() {
 #[test]
 fn place_keeps_its_budget_and_a_reserve() {
     // 100 s are a few blocks of ten candidates; 15 % or twenty pairs are reserved for the confirmation.
-    let plan = plan(&PlaceRequest { budget: Nanos(100 * SECOND.0), ..request() });
+    let plan = race_plan(&PlaceRequest { budget: Nanos(100 * SECOND.0), ..request() });
     let close = |block: &NextBlock, cell: usize, _: u32| {
         let hash = block.number.wrapping_mul(2_654_435_761).wrapping_add(cell as u32 * 40_503) >> 7;
         (TrialStatus::Completed, Grade::Valid, 1.0 + f64::from(hash % 97) / 1000.0)
     };
     let (state, all) = raced(&plan, &close);
     assert_eq!(state.end_reason(), Some(EndReason::Budget));
-    assert_eq!(state.race().state(), State::OutOfBudget);
+    assert_eq!(state.search_state(), State::OutOfBudget);
     assert!(state.spent() < Nanos(101 * SECOND.0), "{}", state.spent());
     let confirming = all.iter().filter(|record| record.trial.role == Role::Confirm).count();
-    assert!(state.race().leader() == Some(0) || confirming >= 20, "{confirming} confirmation trials");
+    assert!(state.leader() == Some(0) || confirming >= 20, "{confirming} confirmation trials");
     let record = record(plan.clone());
     assert!(matches!(PlaceResult::from_state(&record, &state).claim, Claim::Inconclusive | Claim::Better));
 }
 
 #[test]
 fn place_reports_that_nothing_is_better_than_the_baseline() {
-    let plan = plan(&request());
+    let plan = race_plan(&request());
     let kernel = |block: &NextBlock, cell: usize, attempt: u32| {
         let (status, grade, seconds) = steady(block, cell, attempt);
         (status, grade, if cell == 0 { 0.9 } else { seconds })

@@ -63,6 +63,51 @@ fn ryzen_policies_choose_the_cpus_of_the_study() {
     assert_eq!(cpus("smt-one-l3"), "0-2,6-8");
 }
 
+/// The study used `taskset`, which lets each of six copies use all six CPUs.
+#[test]
+fn loose_placements_have_the_mask_of_taskset() {
+    let place = |machine: &str, name: &str, threads| parse(&model(machine), name, threads, KernelFeatures::default());
+    let loose = |machine, name, threads| {
+        let placement = place(machine, name, threads).unwrap();
+        assert!(placement.loose && placement.name == name, "{placement:?}");
+        (placement.threads, placement.cpus().to_string())
+    };
+    let cases = [
+        ("ryzen5-2600", "cores-across-l3+loose", Some(6), "0-5"),
+        ("ryzen5-2600", "smt-one-l3+loose", Some(6), "0-2,6-8"),
+        ("ryzen5-2600", "-C 0-2,6-8 loose", Some(1), "0-2,6-8"),
+        ("ryzen5-2600", "-C 0-2,6-8 loose", Some(12), "0-2,6-8"),
+        ("ryzen5-2600", "one-core+loose", Some(1), "0,6"),
+        ("ryzen5-2600", "compact+loose", Some(2), "0-1"),
+        ("rk3399", "big+loose", Some(1), "4-5"),
+        ("rk3399", "little+loose", Some(2), "0-3"),
+        ("xeon-e5-2640-x2", "interleave+loose", Some(1), "0-5,12-17"),
+    ];
+    for (machine, name, threads, cpus) in cases {
+        let found = loose(machine, name, threads);
+        assert_eq!((Some(found.0), found.1.as_str()), (threads, cpus), "{machine}: {name}");
+    }
+    for (name, part) in [("kernel+loose", "requires CPUs"), ("loose", "requires CPUs"), ("-m 0 loose", "requires CPUs")]
+    {
+        let error = place("ryzen5-2600", name, None).unwrap_err().to_string();
+        assert!(error.contains(part), "{name}: {error}");
+    }
+}
+
+#[test]
+fn loose_placements_equal_others_with_the_same_freedom() {
+    let same = |machine: &str, one: &str, other: &str, threads| {
+        let topology = model(machine);
+        let place = |name| parse(&topology, name, Some(threads), KernelFeatures::default()).unwrap();
+        same_place(&topology, &place(one), &place(other))
+    };
+    assert!(!same("ryzen5-2600", "smt-one-l3+loose", "smt-one-l3", 6));
+    assert!(same("ryzen5-2600", "smt-one-l3+loose", "-C 0-2,6-8 loose", 6));
+    assert!(same("ryzen5-2600", "-C all loose", "kernel", 6));
+    assert!(!same("ryzen5-2600", "-C 0-5 loose", "kernel", 6));
+    assert!(same("rk3399", "one-core+loose", "one-core", 1));
+}
+
 /// CPUs 4 and 5 are big cores, CPUs 0 to 3 little ones.
 #[test]
 fn big_and_little_policies_choose_cores_of_their_kind() {
@@ -401,6 +446,7 @@ fn command_lines_of_every_tool_match_the_snapshot() {
     let mut text = String::new();
     let cases = [
         ("ryzen5-2600", "smt-one-l3", Some(6)),
+        ("ryzen5-2600", "smt-one-l3+loose", Some(6)),
         ("ryzen5-2600", "memory-local", Some(2)),
         ("ryzen5-2600", "one-core", Some(4)),
         ("ryzen5-2600", "kernel", None),

@@ -17,7 +17,7 @@ macro_rules! samples {
 }
 
 /// Format, file name and text of each valid report.
-const SAMPLES: [(&str, &str, &str); 31] = samples![
+const SAMPLES: [(&str, &str, &str); 35] = samples![
     "unixbench" "unixbench-5.1.3.txt",
     "openssl" "openssl-1.1.1w.txt",
     "openssl" "openssl-1.1.1w-evp.txt",
@@ -36,6 +36,10 @@ const SAMPLES: [(&str, &str, &str); 31] = samples![
     "sysbench" "sysbench-1.0.20-memory-write.txt",
     "sysbench" "sysbench-1.0.20-fileio-rndrw.txt",
     "sysbench" "sysbench-1.0.20-fileio-seqrd.txt",
+    "sysbench" "sysbench-1.1.0-cpu.txt",
+    "sysbench" "sysbench-1.1.0-threads.txt",
+    "sysbench" "sysbench-1.1.0-mutex.txt",
+    "sysbench" "sysbench-1.1.0-memory-write.txt",
     "fio" "fio-3.33.json",
     "fio" "fio-3.33-group.json",
     "hyperfine" "hyperfine-1.15.0.json",
@@ -171,6 +175,7 @@ fn contradictory_figures_return_errors() {
         ("geekbench-6.json", "\"multicore_score\": 2994", "\"multicore_score\": 2494", "has another score"),
         ("hyperfine-1.15.0-parameters.json", "0.02724039606", "0.02784039606", "its times give"),
         ("fio-3.33.json", "\"iops\" : 19750.124938", "\"iops\" : 16750.124938", "but count and time give"),
+        ("sysbench-1.1.0-mutex.txt", "2.2402", "2.3402", "events and time give 2.2402"),
         ("phoronix-10.8.6.xml", "<Value>168<", "<Value>178<", "the mean of its runs is"),
         ("stream-5.10.txt", "Solution Validates", "Failed Validation", "the validation of STREAM failed"),
     ];
@@ -187,7 +192,7 @@ fn unsupported_version_returns_an_error_with_the_version() {
     let versions = [
         ("openssl-3.0.22.txt", "version: 3.0.22", "version: 4.0.1", "unsupported version 4.0.1"),
         ("openssl-1.1.1w.txt", "OpenSSL 1.1.1w", "OpenSSL 1.0.2k-fips", "unsupported version 1.0.2k-fips"),
-        ("sysbench-1.0.20-cpu.txt", "sysbench 1.0.20", "sysbench 1.1.0", "'sysbench 1.1.0"),
+        ("sysbench-1.0.20-cpu.txt", "sysbench 1.0.20", "sysbench 1.2.0", "'sysbench 1.2.0"),
         ("fio-3.33.json", "fio-3.33", "fio-2.21", "version 'fio-2.21'"),
         ("geekbench-6.3.0.txt", "Geekbench 6.3.0", "Geekbench 7.0.0", "unsupported version 7.0.0"),
         ("stream-5.10.txt", "5.10 $", "5.9 $", "5.9 $"),

@@ -8,6 +8,7 @@ use graph::StorageError;
 use machine::SyscallError;
 use machine::child::LaunchError;
 use machine::topology::TopologyError;
+use model::analysis::compare::CompareError;
 use model::experiments::experiment::{ExperimentError, PlanError};
 use model::hint::Hinted;
 use store::StoreError;
@@ -93,7 +94,7 @@ messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
     hinted: fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
-        ExperimentError, Unavailable, graph::Error,
+        CompareError, ExperimentError, Unavailable, graph::Error,
 }
 
 impl CliError {
@@ -166,7 +167,7 @@ impl CliError {
     }
 
     pub fn print(&self) -> ExitCode {
-        anstream::eprintln!("nearfar: {self}");
+        message!("nearfar: {self}");
         self.status.into()
     }
 }

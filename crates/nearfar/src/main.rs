@@ -1,4 +1,9 @@
 //! The program `nearfar`: parses the command line, calls one command, and exits with its status.
+#![deny(clippy::disallowed_macros)]
+
+// First: the others use its macro.
+#[macro_use]
+mod message;
 
 mod app;
 mod cli;

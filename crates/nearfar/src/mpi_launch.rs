@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use crate::error::CliError;
+use crate::message::visible;
 
 /// Variables that Open MPI, then MPICH, Intel MPI and Slurm set in the processes that they start.
 const LAUNCHER_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"];
@@ -27,5 +28,15 @@ pub fn usage_error(error: &clap::Error, explained: Option<&CliError>) -> ExitCod
         };
         return crate::mpi::once(print, error.exit_code());
     }
-    explained.map_or_else(|| error.exit(), CliError::print)
+    explained.map_or_else(|| exit(error), CliError::print)
+}
+
+/// Prints clap's message, without colours if a word of the command line contains terminal escapes.
+fn exit(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if visible(&text) == text {
+        error.exit();
+    }
+    message!("{}", text.trim_end());
+    std::process::exit(error.exit_code())
 }

@@ -79,7 +79,7 @@ pub fn pod_job(file: &Path, node: &NodeName, common: &GlobalArgs) -> Result<Opti
     let mut lock = job.try_lock()?.ok_or_else(|| CliError::failure(format!("'{}' is already running", job.name)))?;
     save(&job, &order)?;
     if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
-        eprintln!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
+        message!("{}: run {} has ended with {} trials", job.name, stored.run, stored.trials);
         return Ok(None);
     }
     let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));

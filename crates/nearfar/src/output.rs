@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
+use files::NewFile;
 use report::TextStyle;
 
 use crate::error::CliError;
@@ -73,12 +74,6 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
         let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;
         return file.write_all(text.as_bytes()).map_err(write_error);
     }
-    let temporary = target.with_extension("nearfar-partial");
-    let written = std::fs::write(&temporary, text)
-        .and_then(|()| present.map_or(Ok(()), |present| std::fs::set_permissions(&temporary, present.permissions())))
-        .and_then(|()| std::fs::rename(&temporary, &target));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&temporary); // may not exist
-        write_error(error)
-    })
+    let new = NewFile::create(&target).map_err(write_error)?;
+    new.file().write_all(text.as_bytes()).and_then(|()| new.replace()).map_err(write_error)
 }

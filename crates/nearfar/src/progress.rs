@@ -11,6 +11,7 @@ use model::analysis::place::{PlaceResult, RaceState};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::trial::{Grade, Role};
 
+use crate::message::visible;
 use crate::output;
 
 /// Minimum interval between plain lines.
@@ -77,7 +78,7 @@ impl<'a> Progress<'a> {
         if let Some(bar) = &self.bar {
             bar.set_length(forecast.expected as u64);
             bar.set_position(forecast.done as u64);
-            bar.set_message(message.to_string());
+            bar.set_message(visible(message));
         }
     }
 
@@ -85,13 +86,13 @@ impl<'a> Progress<'a> {
         let invalid = record.verdict.grade == Grade::Invalid;
         let line = format!("{}/{} {}, {}", forecast.done, forecast.expected, self.result(record), remaining(forecast));
         match &self.bar {
-            Some(bar) if invalid => bar.println(self.result(record)),
+            Some(bar) if invalid => bar.println(visible(&self.result(record))),
             Some(_) => {}
             None => {
                 let due = self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL);
                 if !self.quiet && (due || invalid) {
                     self.last_line = Some(Instant::now());
-                    eprintln!("{line}");
+                    message!("{line}");
                 }
             }
         }
@@ -102,11 +103,14 @@ impl<'a> Progress<'a> {
         if self.quiet {
             return;
         }
+        let (blocks, left) = (course.blocks(), course.candidates_left());
+        if blocks == 0 && course.stage() == Role::Measured {
+            self.begun(course);
+        }
         let answer = PlaceResult::from_state(self.record, course);
-        let (blocks, left) = (course.race().blocks(), course.race().active().len());
         if self.bar.is_none() && course.stage() == Role::Measured && blocks > 0 {
             self.last_line = Some(Instant::now());
-            eprintln!("{}", report::table::standing(&answer, blocks, left));
+            message!("{}", report::table::standing(&answer, blocks, left));
         }
         let lines = report::table::ranking(&answer, self.ranking.len(), &output::stderr_style());
         for (bar, line) in self.ranking.iter().zip(lines) {
@@ -114,9 +118,19 @@ impl<'a> Progress<'a> {
         }
     }
 
+    /// Prints the forecast of the budget.
+    fn begun(&self, course: &RaceState<'_>) {
+        for line in course.forecast().iter().flat_map(report::table::forecast) {
+            match &self.bar {
+                Some(bar) => bar.println(line),
+                None => message!("{line}"),
+            }
+        }
+    }
+
     fn result(&self, record: &TrialRecord) -> String {
         let cell = &self.record.plan.cells[record.trial.cell];
-        let metric = self.record.plan.spec(&cell.workload).and_then(|spec| spec.metrics.first());
+        let metric = self.record.plan.main_metric(cell);
         let value = metric.and_then(|metric| Some((metric, metric_value(metric, &record.outcome.samples)?)));
         let name = format!("{} @ {}", cell.test, cell.placement.name);
         match (value, record.verdict.grade) {

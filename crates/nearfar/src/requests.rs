@@ -15,11 +15,12 @@ use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
 use crate::error::CliError;
 
 pub fn session(machine: &MachineArgs, guard: &GuardArgs, common: &GlobalArgs) -> SessionRequest {
-    let GuardArgs { quieten, ban_irqbalance, wait, settings_root } = guard;
+    let GuardArgs { quieten, fix_frequency, ban_irqbalance, wait, settings_root } = guard;
     SessionRequest {
         machine: self::machine(machine),
         guard: GuardRequest {
             quieten: quieten.as_ref().map(|settings| settings.0.clone()),
+            fix_frequency: *fix_frequency,
             ban_irqbalance: *ban_irqbalance,
             wait: *wait,
             settings_root: settings_root.clone(),

@@ -31,7 +31,7 @@ pub fn print_run(result: &RunResult, format: TextOrJson, quiet: bool) -> Command
     let RunResult { record, finding, end, .. } = result;
     show(record, finding, format)?;
     if !quiet {
-        eprintln!("{}", end_message(*end, record));
+        message!("{}", end_message(*end, record));
     }
     Ok(status(finding, *end))
 }

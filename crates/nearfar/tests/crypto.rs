@@ -88,6 +88,10 @@ fn conflicting_parameters_are_rejected() {
     for (args, expected) in cases {
         let output = nearfar(dir.path(), &[&["measure"], *args].concat());
         let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.code() == Some(77) && stderr.contains("(AF_ALG)") {
+            println!("skipped: {args:?}: the kernel offers no ciphers to programs");
+            continue;
+        }
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }

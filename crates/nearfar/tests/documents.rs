@@ -157,6 +157,11 @@ fn guide_commands_from_m_to_z_work() {
 }
 
 #[test]
+fn study_commands_work() {
+    run_pages("guides/studies", 'a'..='z', 11);
+}
+
+#[test]
 fn reference_commands_work() {
     run_pages("reference", 'a'..='z', 15);
 }
@@ -164,7 +169,8 @@ fn reference_commands_work() {
 /// All Markdown files of the documentation.
 fn all_pages() -> Vec<PathBuf> {
     let mut pages_found: Vec<PathBuf> = pages("..");
-    for directory in [".", "tutorials", "guides", "reference", "explanation", "results", "internals"] {
+    for directory in [".", "tutorials", "guides", "guides/studies", "reference", "explanation", "results", "internals"]
+    {
         pages_found.extend(pages(directory));
     }
     pages_found

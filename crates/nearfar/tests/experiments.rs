@@ -61,7 +61,7 @@ fn ccx_uses_the_cpus_of_the_study() {
     let sim = format!("{MODELS}/ryzen5-2600.xml:1");
     let plan = json(&nearfar(dir.path(), &["run", "ccx", "--sim", &sim, "--dry-run", "--format", "json"]));
     let cells = plan["cells"].as_array().expect("cells");
-    let cpus = |name| match name {
+    let cpus = |name: Option<&str>| match name.map(|name| name.trim_end_matches("+loose")) {
         Some("cores-across-l3") => "0-5",
         Some("smt-one-l3") => "0-2,6-8",
         _ => "",
@@ -73,7 +73,7 @@ fn ccx_uses_the_cpus_of_the_study() {
             "{cell:#}"
         );
     }
-    for placement in ["kernel", "cores-across-l3", "smt-one-l3"] {
+    for placement in ["kernel", "cores-across-l3", "smt-one-l3", "cores-across-l3+loose", "smt-one-l3+loose"] {
         assert!(cells.iter().any(|cell| cell["placement"] == placement), "{placement}");
     }
     assert_eq!(plan["skipped"].as_array().map(Vec::len), Some(0), "{plan:#}");

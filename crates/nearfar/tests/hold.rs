@@ -14,6 +14,8 @@ use tempfile::TempDir;
 const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 const ASLR: &str = "proc/sys/kernel/randomize_va_space";
 const GOVERNOR: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_governor";
+const LOWEST: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_min_freq";
+const HIGHEST: &str = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq";
 const KILLS: u32 = 20;
 
 /// A separate results file and state directory, and a recorded tree of settings or those of this machine.
@@ -173,6 +175,31 @@ fn settings_are_tuned_during_the_run_and_restored_after_it() {
     let again = setup.measure(&["--quieten", "thp,smt"], &["true"]).output().expect("the program starts");
     assert!(stderr(&again).contains("thp: never for this run (it was madvise)"), "{}", stderr(&again));
     assert!(stderr(&again).contains("smt: unavailable: "), "{}", stderr(&again));
+}
+
+#[test]
+fn clock_is_fixed_during_the_run_and_restored_after_it() {
+    let setup = Setup::recorded();
+    let fixed = ["--fix-frequency", "3.6GHz"];
+    let missing = setup.measure(&[&fixed[..], &["--quiet"]].concat(), &["true"]).output().expect("the program starts");
+    let reason = "frequency: unavailable: driver unknown has no limits of the frequency for policy0";
+    assert!(missing.status.success() && stderr(&missing).contains(reason), "{}", stderr(&missing));
+    setup.set(LOWEST, "1550000\n");
+    setup.set(HIGHEST, "3900000\n");
+    let (mut run, ends) = start_busy_run(&setup, &fixed);
+    assert_eq!(setup.values(&[LOWEST, HIGHEST]), ["3600000", "3600000"]);
+    std::fs::write(ends, "").expect("a writable file");
+    assert_eq!(run.wait(), Some(0));
+    assert_eq!(setup.values(&[LOWEST, HIGHEST]), ["1550000", "3900000"]);
+    std::fs::remove_file(setup.dir.path().join("begun")).expect("the trial has started");
+    std::fs::remove_file(setup.dir.path().join("ends")).expect("the trial has ended");
+    start_and_kill(&setup, &fixed);
+    assert_eq!(setup.values(&[LOWEST, HIGHEST]), ["3600000", "3600000"]);
+    assert!(setup.restore(&[]).status.success());
+    assert_eq!(setup.values(&[LOWEST, HIGHEST]), ["1550000", "3900000"]);
+    let invalid = setup.measure(&["--fix-frequency", "fast"], &["true"]).output().expect("the program starts");
+    assert_eq!(invalid.status.code(), Some(2));
+    assert!(stderr(&invalid).contains("'fast' is not a frequency"), "{}", stderr(&invalid));
 }
 
 #[test]

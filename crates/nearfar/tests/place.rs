@@ -88,17 +88,121 @@ fn race_killed_after_every_kth_trial_has_the_same_result() {
 }
 
 #[test]
+fn search_killed_after_every_trial_has_the_same_result() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{MODEL}:5");
+    let flags = ["--sim", &sim, "--max-trials", "26"];
+    let command = ["sharing", "{threads}"];
+    let whole = dir.path().join("whole.db");
+    let (expected, _) = race_result(&whole, &flags, &command);
+    let total = trials(&whole);
+    assert!((24..=26).contains(&total), "{total} trials");
+    assert!(expected["outlook"].is_object() && expected["versus_kernel"]["pairs"].as_u64() >= Some(3), "{expected:#}");
+    for k in 1..total {
+        let store = dir.path().join(format!("killed-{k}.db"));
+        let faults = format!("kill-after={k}");
+        let args = [&["place", "-q", "--sim-faults", &faults], &flags[..], &["--"], &command].concat();
+        assert!(!run(&store, &args).status.success(), "it must be killed after trial {k}");
+        assert_eq!(trials(&store), k, "stored trials remain");
+        let (resumed, _) = race_result(&store, &flags, &command);
+        assert_eq!(resumed, expected, "killed after {k}");
+    }
+}
+
+/// Returns the captures of machines for tests.
+fn captures() -> Vec<String> {
+    let dir =
+        std::fs::read_dir(Path::new(MODEL).parent().expect("it is in a directory")).expect("the directory exists");
+    let paths = dir.map(|entry| entry.expect("it is readable").path());
+    let mut captures: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "xml"))
+        .map(|path| path.to_str().expect("the path is UTF-8").to_string())
+        .collect();
+    captures.sort();
+    captures
+}
+
+#[test]
+fn default_budget_answers_on_every_capture() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let captures = captures();
+    assert!(captures.len() >= 7, "{captures:?}");
+    for (index, capture) in captures.iter().enumerate() {
+        for command in [&["sort"][..], &["sharing", "{threads}"]] {
+            let store = dir.path().join(format!("{index}-{}.db", command.len()));
+            // A trial of the simulator takes ten seconds.
+            let (json, status) = race_result(&store, &["--sim", &format!("{capture}:3")], command);
+            assert_eq!(status, 0, "{capture} {command:?}: {json:#}");
+            assert!(json["seconds"].as_f64().is_some_and(|seconds| seconds < 601.0), "{capture}: {}", json["seconds"]);
+            let versus = &json["versus_kernel"];
+            assert!(versus.is_null() || versus["pairs"].as_u64() >= Some(3), "{capture}: {versus:#}");
+        }
+    }
+}
+
+#[test]
+fn dry_run_and_guess_search_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let sim = format!("{MODEL}:1");
+    let output = run(&store, &["place", "--dry-run", "--sim", &sim, "--", "app", "{threads}"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("Nothing was run") && text.contains("kernel, 12 threads"),
+        "{text}"
+    );
+    let output = run(&store, &["place", "--dry-run", "--format", "json", "--sim", &sim, "--", "app", "{threads}"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("a plan");
+    let forecasts = json["forecasts"].as_array().expect("a list");
+    let of_ten_seconds = forecasts.iter().find(|one| one["trial_seconds"] == 10.0).expect("ten seconds");
+    assert_eq!((of_ten_seconds["trials"].as_u64(), of_ten_seconds["pairs"].as_u64()), (Some(60), Some(6)));
+    assert!(!store.exists());
+    let (json, status) = race_result(&store, &["--sim", &sim, "--guess"], &["app", "{threads}"]);
+    assert_eq!((json["claim"].as_str(), status), (Some("provisional"), 0), "{json:#}");
+    assert_eq!(trials(&store), 1, "only the trial of kernel");
+    assert!(json["outlook"]["winner"]["low"].is_number() && json["lines"].is_null(), "{json:#}");
+}
+
+#[test]
+fn start_of_a_search_reports_what_can_be_expected() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let args = ["place", "--sim", &format!("{MODEL}:1"), "--", "app", "{threads}"];
+    let output = run(&dir.path().join("r.db"), &args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("trials fit into 10m00s: usually within"), "{stderr}");
+    assert!(stderr.contains("a firm answer takes about"), "{stderr}");
+}
+
+#[test]
+fn unfinished_race_of_an_earlier_version_resumes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (new, old) = (dir.path().join("new.db"), dir.path().join("old.db"));
+    let sim = format!("{MODEL}:1");
+    let flags = ["--sim", &sim, "--threads", "4", "--max-trials", "60"];
+    let args = [&["place", "-q", "--sim-faults", "kill-after=3"], &flags[..], &["--", "app"]].concat();
+    assert!(!run(&new, &args).status.success());
+    let mut record = store::Store::open(&new).and_then(|store| store.run("latest")).expect("a run");
+    record.plan.race.as_mut().expect("a race").search = None;
+    store::Store::open(&old).and_then(|mut store| store.begin_run(&record)).expect("the run is stored");
+    let output = run(&old, &[&["place", "--format", "json"], &flags[..], &["--", "app"]].concat());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("resuming run"), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("a result");
+    assert!(json["outlook"].is_null(), "it is a race: {json:#}");
+}
+
+#[test]
 fn budget_ends_the_race_and_is_reported() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sim = format!("{MODEL}:2");
-    // Ten seconds per trial, 39 candidates: at most two blocks.
-    let (json, _) = race_result(&dir.path().join("r.db"), &["--sim", &sim, "--budget", "8m"], &["app", "{threads}"]);
-    assert_eq!(json["search"], "out-of-budget", "{json:#}");
-    assert!(json["seconds"].as_f64().expect("a number") < 12.0 * 60.0, "{}", json["seconds"]);
+    // Ten seconds per trial, 39 candidates: a race could not run two blocks.
+    let (json, status) =
+        race_result(&dir.path().join("r.db"), &["--sim", &sim, "--budget", "8m"], &["app", "{threads}"]);
+    assert_eq!(status, 0, "{json:#}");
+    assert!(json["seconds"].as_f64().expect("a number") < 8.0 * 60.0 + 1.0, "{}", json["seconds"]);
     let (json, _) =
-        race_result(&dir.path().join("t.db"), &["--sim", &sim, "--max-trials", "90"], &["app", "{threads}"]);
-    assert_eq!(json["search"], "out-of-budget", "{json:#}");
-    assert!(json["trials"].as_u64().expect("a number") <= 92, "{}", json["trials"]);
+        race_result(&dir.path().join("t.db"), &["--sim", &sim, "--max-trials", "40"], &["app", "{threads}"]);
+    assert!(json["versus_kernel"]["pairs"].as_u64().is_some_and(|pairs| pairs >= 4), "{json:#}");
+    assert!(json["trials"].as_u64().expect("a number") <= 40, "{}", json["trials"]);
 }
 
 #[test]
@@ -126,7 +230,7 @@ fn failures_are_stored_and_reported() {
     assert_eq!((json["claim"].as_str(), status), (Some("no-reference"), 1), "{json:#}");
     let reason = json["reference_failed"].as_str().expect("a reason");
     assert!(reason.contains("status 3") && reason.contains("no luck"), "{reason}");
-    assert_eq!(trials(&store), 2, "both attempts are stored");
+    assert_eq!(trials(&store), 3, "all attempts are stored");
     let (json, status) = race_result(&store, &["--budget", "3s", "--ignore-failure"], &["sh", "-c", "exit 3"]);
     assert!(json["claim"] != "no-reference" && status != 1, "{json:#}");
 }

@@ -41,6 +41,8 @@ fn report(store: &Path) -> Vec<u8> {
 }
 
 fn size(store: &Path) -> u64 {
+    // A writer moves the WAL of a killed run into the file when it closes it; a reader changes nothing.
+    drop(store::Store::open(store).expect("the results file opens"));
     std::fs::metadata(store).expect("the results file exists").len()
 }
 
@@ -112,4 +114,52 @@ fn run_killed_repeatedly_completes() {
     }
     assert_eq!(kills, 7, "fifteen trials, two at a time");
     assert_eq!(trials(&store), 15);
+}
+
+/// Writes a capture of the model with these settings. All captures have the same name, as those of one machine.
+fn capture(dir: &Path, facts: &[(&str, &str)]) -> String {
+    let output = nearfar(&dir.join("unused.db"), &["map", "--from", MODEL, "--format", "capture"]);
+    let mut capture: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a capture is JSON");
+    let fact = |(key, value): &(&str, &str)| serde_json::json!({ "key": key, "value": value });
+    capture["settings"] = facts.iter().map(fact).collect();
+    std::fs::create_dir_all(dir).expect("the directory is writable");
+    std::fs::write(dir.join("box.json"), capture.to_string()).expect("the directory is writable");
+    format!("{}:7", dir.join("box.json").display())
+}
+
+#[test]
+fn changed_machine_is_explained_and_its_run_can_be_resumed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = experiment(dir.path());
+    let (file, store) = (file.to_str().expect("the path is UTF-8"), dir.path().join("r.db"));
+    let facts = |swap, thp| [("cpu.model", "a"), ("memory.swap-total-bytes", swap), ("memory.thp", thp)];
+    let before = capture(&dir.path().join("before"), &facts("0", "never"));
+    let with_swap = capture(&dir.path().join("swap"), &facts("64", "never"));
+    let changed = capture(&dir.path().join("changed"), &facts("0", "always"));
+    let run = |sim: &str, flags: &[&str]| nearfar(&store, &[&["run", file, "--sim", sim], flags].concat());
+    let stderr = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let id = |output: &Output| {
+        let text = stderr(output);
+        text.rsplit("run ").find_map(|rest| rest.split_once(':')).expect("the run is named").0.to_string()
+    };
+
+    run(&before, &["--sim-faults", "kill-after=2"]);
+    let other = run(&changed, &["--sim-faults", "kill-after=1"]);
+    let text = stderr(&other);
+    assert!(text.contains("memory.thp: never then, always now"), "{text}");
+    assert!(text.contains("hint: to resume it in spite of the changes, use --resume "), "{text}");
+    let named = text.rsplit("--resume ").next().and_then(|rest| rest.split_whitespace().next()).expect("a run");
+    let resumed = run(&with_swap, &[]);
+    assert!(stderr(&resumed).contains(&format!("resuming run {named}")), "{}", stderr(&resumed));
+    assert_eq!(id(&resumed), named, "the size of the swap does not matter");
+
+    let ended = run(&changed, &["--resume", named]);
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(stderr(&ended).contains("the run has ended"), "{}", stderr(&ended));
+    run(&before, &["--fresh", "--sim-faults", "kill-after=2"]);
+    let listed = nearfar(&store, &["show", "--runs", "--format", "json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).expect("show prints JSON");
+    let newest = listed["runs"].as_array().and_then(|runs| runs.last()).expect("a run")["id"].as_str().expect("an ID");
+    let resumed = run(&changed, &["--resume", newest]);
+    assert!(resumed.status.success() && id(&resumed) == newest, "{}", stderr(&resumed));
 }

@@ -504,6 +504,25 @@ fn excess_connections_get_status_503() {
 }
 
 #[test]
+fn slow_request_heads_do_not_keep_a_page_waiting() {
+    let fixture = Fixture::new();
+    fixture.run(1, None);
+    let server = fixture.serve();
+    let slow = || {
+        let mut stream = server.connect();
+        stream.write_all(b"GET / HTTP/1.1\r\n").expect("the server reads");
+        stream
+    };
+    let _slow: Vec<TcpStream> = (0..200).map(|_| slow()).collect();
+    let start = Instant::now();
+    // A refused client retries after the time in `Retry-After`.
+    while server.get("/").status != 200 {
+        assert!(start.elapsed() < TIMEOUT, "no page");
+    }
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+#[test]
 fn signals_end_the_server_promptly() {
     let fixture = Fixture::new();
     fixture.run(1, Some(2));

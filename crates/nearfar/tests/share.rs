@@ -20,6 +20,23 @@ fn contains(file: &Path, text: &str) -> bool {
 }
 
 #[test]
+fn free_text_of_the_experiment_is_listed_to_be_checked() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("mine.db");
+    let experiment = "name = \"small\"\nquestion = \"Does Project Zebra pay?\"\n[repeat]\nmin = 2\nmax = 2\n\
+                      [compare]\nby = \"label.zebra-team\"\nbaseline = \"zebra-old\"\n\
+                      [[workload]]\nname = \"queens\"\nplacements = [\"kernel\"]\nthreads = [1]\n";
+    std::fs::write(dir.path().join("e.toml"), experiment).expect("the directory is writable");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml:7");
+    stdout(&nearfar(&store, &["run", "e.toml", "--sim", model, "--quiet"]));
+    let shared = nearfar(&store, &["share", "-o", "shared.db"]);
+    let stderr = String::from_utf8_lossy(&shared.stderr);
+    for line in ["question: Does Project Zebra pay?", "compared by: label.zebra-team", "baseline: zebra-old"] {
+        assert!(stderr.contains(line), "{line}: {stderr}");
+    }
+}
+
+#[test]
 fn shared_command_is_hidden_and_comparable_by_host() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (mine, theirs) = (dir.path().join("mine.db"), dir.path().join("theirs.db"));

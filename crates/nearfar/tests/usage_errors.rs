@@ -101,7 +101,7 @@ fn cell_is_measured_shown_exported_and_reported() {
         "--placement",
         "one-core",
         "-r",
-        "2",
+        "3",
         "--format",
         "json",
     ];
@@ -117,9 +117,9 @@ fn cell_is_measured_shown_exported_and_reported() {
     }
     let trials = nearfar(dir, &["show", "--trials", "--format", "json"]).stdout;
     let trials: serde_json::Value = serde_json::from_slice(&trials).expect("show prints JSON");
-    assert_eq!(trials["trials"].as_array().map(Vec::len), Some(4));
+    assert_eq!(trials["trials"].as_array().map(Vec::len), Some(6));
     let csv = String::from_utf8(nearfar(dir, &["export"]).stdout).expect("CSV is text");
-    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 4, "one sample per trial: {csv}");
+    assert_eq!(csv.lines().filter(|line| line.contains(",solutions,")).count(), 6, "one sample per trial: {csv}");
     let compared = nearfar(dir, &["compare", "--baseline", "one-core", "--format", "json"]).stdout;
     let compared: serde_json::Value = serde_json::from_slice(&compared).expect("compare prints JSON");
     assert_eq!(compared["baseline"], "one-core");
@@ -144,4 +144,32 @@ fn comparison_of_one_column_is_not_drawn() {
     assert!(stderr.contains("no change to draw") && stderr.contains("hint: "), "{stderr}");
     let drawn = String::from_utf8(compare(&["kernel", "compact", "one-core"]).stdout).expect("SVG is text");
     assert!(drawn.starts_with("<svg") && drawn.contains("one-core for queens"), "{drawn}");
+}
+
+#[test]
+fn terminal_escapes_of_words_and_files_do_not_reach_the_terminal() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let hostile = "x\u{1b}]0;title\u{7}\u{9b}2J";
+    let file = dir.path().join(format!("{hostile}.csv"));
+    std::fs::write(&file, format!("test,metric,unit,better,{hostile}\n{hostile},m,{hostile},sideways,{hostile}\n"))
+        .expect("the directory is writable");
+    let file = file.to_str().expect("the path is UTF-8");
+    let cases: [&[&str]; 8] = [
+        &[hostile],
+        &["measure", hostile],
+        &["measure", "stream", "--set", hostile],
+        &["run", hostile],
+        &["import", file],
+        &["placements", "--from", file],
+        &["show", hostile],
+        &["place", "--threads", hostile],
+    ];
+    for args in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.args(args).env("NEARFAR_STORE", dir.path().join("r.db")).env("NEARFAR_STATE", dir.path().join("state"));
+        let output = command.output().expect("the program starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && !text.is_empty(), "{args:?}");
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?}: {text:?}");
+    }
 }

@@ -8,6 +8,7 @@ use model::values::workload::Better;
 
 use crate::claim_text::column;
 use crate::number::{percent_interval, signed_percent, significant};
+use crate::stamp;
 use crate::style::{clean, shortened};
 use crate::svg::pixels;
 
@@ -53,6 +54,8 @@ struct ChangeChart {
     top: String,
     bottom: String,
     baseline: String,
+    /// The stamp of the compared runs; empty for measurements of machines.
+    stamp: &'static str,
     left: String,
     right: String,
     numbers: String,
@@ -96,7 +99,8 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
     let groups: Vec<TestGroup> =
         rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
     let baseline = column(comparison, &comparison.baseline);
-    let title = clean(&format!("Changes against {baseline}, by {}", comparison.by));
+    let stamp = stamp::prefix(comparison.stamp);
+    let title = clean(&format!("{stamp}Changes against {baseline}, by {}", comparison.by));
     Some(ChangeChart {
         description: description(&title, &groups),
         title,
@@ -110,6 +114,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         top: pixels(TOP - 6.0),
         bottom: pixels(y + 2.0),
         baseline,
+        stamp,
         left: pixels(LEFT),
         right: pixels(RIGHT),
         numbers: pixels(NUMBERS),
@@ -119,8 +124,7 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
 
 /// The columns with a change in this row, in the comparison's order.
 fn changes<'a>(comparison: &'a Comparison, row: &'a ComparisonRow) -> Vec<(&'a str, &'a ComparedValue)> {
-    let others = comparison.columns.iter().filter(|column| **column != comparison.baseline);
-    let values = others.filter_map(|column| Some((column.as_str(), row.values.get(column)?)));
+    let values = comparison.compared().filter_map(|column| Some((column, row.values.get(column)?)));
     values.filter(|(_, value)| value.change_percent.and_then(|change| place(change, row.better)).is_some()).collect()
 }
 
@@ -160,7 +164,7 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
     let word = match class {
         "good" => "better",
         "bad" => "worse",
-        _ if ends.is_none() => "a single figure",
+        _ if ends.is_none() => "no interval",
         _ => "no difference seen",
     };
     ChangeRow {

@@ -6,7 +6,7 @@ use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Differ
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
-use crate::number::{percent_interval, percent_size};
+use crate::number::{percent_interval, percent_size, signed_percent};
 use crate::race::headline;
 use crate::style::{Tone, clean};
 
@@ -28,13 +28,19 @@ impl ClaimText {
     }
 }
 
-/// The claims over all tests, then those of each test's main metric; tests without a difference come last.
+/// The claims over all tests, then those of each test's main metric; tests without a difference come last. A smoke test
+/// makes no claims.
 pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
-    // The mean of one test has no interval and adds no information.
-    let overall = comparison.geomean.iter().filter(|mean| mean.ci_low.is_some()).map(|mean| overall(comparison, mean));
+    if comparison.stamp.smoke {
+        return Vec::new();
+    }
+    // The mean of one test adds no information.
+    let overall = comparison.geomean.iter().filter(|mean| mean.tests > 1).map(|mean| overall(comparison, mean));
     let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {
-        let columns = comparison.columns.iter().filter(|column| **column != comparison.baseline);
-        columns.filter_map(move |column| Some(single(comparison, row, column, row.values.get(column)?)))
+        comparison.compared().filter_map(move |column| {
+            let baseline = comparison.baseline_of(column)?;
+            Some(single(comparison, row, (column, baseline), row.values.get(column)?))
+        })
     });
     let mut all: Vec<ClaimText> = overall.chain(single).collect();
     all.sort_by_key(|sentence| sentence.text.starts_with(NONE_SEEN));
@@ -59,7 +65,8 @@ pub(crate) fn column(comparison: &Comparison, name: &str) -> String {
 }
 
 fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
-    let (name, baseline) = (column(comparison, &mean.name), column(comparison, &comparison.baseline));
+    let baseline = comparison.baseline_of(&mean.name).unwrap_or(&comparison.baseline);
+    let (name, baseline) = (column(comparison, &mean.name), column(comparison, baseline));
     let change = mean.change_percent;
     let ends = mean.ci_low.zip(mean.ci_high);
     let tests = match mean.threads {
@@ -67,7 +74,7 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
         None => "all tests".into(),
     };
     if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
-        let how = signed(low, high, change);
+        let how = format!("{}, {}", signed_percent(change), signed(low, high, change));
         let text = format!("{NONE_SEEN} between {name} and {baseline} over {tests} (geometric mean), {how}");
         return ClaimText { text, better: None };
     }
@@ -82,8 +89,13 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
     }
 }
 
-fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &ComparedValue) -> ClaimText {
-    let (name, baseline) = (column(comparison, other), column(comparison, &comparison.baseline));
+fn single(
+    comparison: &Comparison,
+    row: &ComparisonRow,
+    (other, baseline): (&str, &str),
+    value: &ComparedValue,
+) -> ClaimText {
+    let (name, baseline) = (column(comparison, other), column(comparison, baseline));
     let test = clean(&row.test);
     let Some(change) = value.change_percent else {
         return ClaimText { text: format!("{name} cannot be compared with {baseline} for {test}"), better: None };
@@ -103,9 +115,7 @@ fn single(comparison: &Comparison, row: &ComparisonRow, other: &str, value: &Com
             text: format!("{claim} for {test}, {}", how(unsigned)),
             better: Some((difference == Difference::Higher) == higher_is_better),
         },
-        None => {
-            ClaimText { text: format!("{claim} for {test}, from single figures without an interval"), better: None }
-        }
+        None => ClaimText { text: format!("{claim} for {test}, without an interval"), better: None },
     }
 }
 

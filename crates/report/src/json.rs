@@ -3,7 +3,7 @@
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
-use model::analysis::place::PlaceResult;
+use model::analysis::place::{BudgetForecast, PlaceResult};
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
@@ -20,13 +20,24 @@ use serde_json::{Value, json};
 
 use crate::table::PolicyLines;
 
-/// `{"run":{…},"cells":[…],"skipped":[…]}`.
+/// `{"run":{…},"simulated","smoke","cells":[…],"skipped":[…],"reasons":[{"reason","trials","of","tests",
+/// "placements"}]}`.
 pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
-    json!({
+    let shown = json!({
         "run": about(record),
         "cells": value(&finding.cells),
         "skipped": value(&finding.skipped),
-    })
+        "reasons": value(&finding.reason_groups()),
+    });
+    stamped(shown, record)
+}
+
+/// Adds the stamps of the run: `"simulated"` and `"smoke"`, true or false.
+pub(crate) fn stamped(mut shown: Value, record: &RunRecord) -> Value {
+    let stamp = record.stamp();
+    shown["simulated"] = stamp.simulated.into();
+    shown["smoke"] = stamp.smoke.into();
+    shown
 }
 
 /// `{"need","within_percent","enough","enough_plain","saves","points":[{"dram","steered","slower_percent","ci_low",
@@ -102,7 +113,7 @@ pub fn policies(policies: &[PolicyInfo]) -> Value {
     json!({ "policies": value(&policies) })
 }
 
-/// `{"placements":[{"policy","name","reason","threads","cpus","seats","memory","same_as","lines"} or
+/// `{"placements":[{"policy","name","reason","threads","cpus","seats","loose","memory","same_as","lines"} or
 /// {"policy","unavailable"}]}`.
 pub fn placements(offers: &[PolicyLines]) -> Value {
     let offer = |PolicyLines { offer, lines }: &PolicyLines| match &offer.placement {
@@ -114,6 +125,7 @@ pub fn placements(offers: &[PolicyLines]) -> Value {
             "threads": placement.threads,
             "cpus": placement.cpus().to_string(),
             "seats": value(&placement.bindings),
+            "loose": placement.loose,
             "memory": placement.memory.to_string(),
             "same_as": offer.same_as,
             "lines": lines.as_ref().map(value),
@@ -122,9 +134,10 @@ pub fn placements(offers: &[PolicyLines]) -> Value {
     json!({ "placements": offers.iter().map(offer).collect::<Vec<_>>() })
 }
 
-/// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}]}`, in the order of the run.
-pub fn trials(trials: &[TrialRecord]) -> Value {
-    json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() })
+/// `{"trials":[{"id","workload","placement","repetition","verdict","reasons", …}],"simulated","smoke"}`, in the order
+/// of the run.
+pub fn trials(record: &RunRecord, trials: &[TrialRecord]) -> Value {
+    stamped(json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() }), record)
 }
 
 /// `{"baseline","rows":[…],"geomean":[…], …}`.
@@ -151,7 +164,7 @@ pub fn index(table: &IndexTable) -> Value {
 pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);
-    json
+    stamped(json, record)
 }
 
 /// As [`run`], with the result of the race as `answer`.
@@ -165,6 +178,21 @@ pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> V
 pub fn explanation(plan: &Plan, steps: &[ReductionStep]) -> Value {
     let candidates: Vec<_> = plan.cells.iter().map(|cell| value(&cell.placement)).collect();
     json!({ "steps": value(&steps), "candidates": candidates })
+}
+
+/// As [`explanation`], with `"budget":{"experiment","seconds","trials","strict"}` and `"forecasts":[{"trial_seconds",
+/// "trials","pairs","within_percent","firm_trials","firm_seconds", …}]`: what would be run.
+pub fn dry_run(plan: &Plan, steps: &[ReductionStep], forecasts: &[BudgetForecast]) -> Value {
+    let mut json = explanation(plan, steps);
+    let rules = plan.race.as_ref().map(|race| &race.rules);
+    json["budget"] = json!({
+        "experiment": plan.experiment,
+        "seconds": plan.repeat.budget.seconds(),
+        "trials": rules.and_then(|rules| rules.max_trials),
+        "strict": rules.is_some_and(|rules| rules.strict),
+    });
+    json["forecasts"] = value(&forecasts);
+    json
 }
 
 pub(crate) fn about(record: &RunRecord) -> Value {

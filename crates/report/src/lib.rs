@@ -8,6 +8,7 @@
 //!   Tests: nearfar/tests/looks/script.rs.
 //! - A report fetches nothing, does not scroll sideways on a phone, and is readable in light, dark and printed form and
 //!   with a screen reader. Tests: nearfar/tests/looks, in Chromium (`make looks`).
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 #![allow(
     clippy::format_collect,
@@ -26,10 +27,12 @@ pub mod json;
 pub mod map;
 pub mod number;
 mod race;
+mod stamp;
 mod style;
 pub mod survey;
 mod svg;
 pub mod table;
 
 pub use claim_text::{ClaimText, in_words, sentences};
+pub use stamp::machine;
 pub use style::TextStyle;

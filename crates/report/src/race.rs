@@ -1,54 +1,128 @@
-//! The result of a race in sentences and as a table, for the terminal and for HTML pages.
+//! The result of a search or race in sentences and as a table, for the terminal and for HTML pages.
 
-use model::analysis::place::{Claim, PlaceResult, PlacementText, RankingRow};
+use model::analysis::place::{
+    Claim, LikelyCandidate, Metric, PercentRange, PlaceResult, PlacementText, ProgramFailures, RankingRow,
+};
 use model::placements::placement::CommandLines;
-use model::stats::racing::{Effect, RankClaim, State};
+use model::stats::racing::{Effect, PairValues, RankClaim, State};
 use model::values::units::Nanos;
 use model::values::workload::Better;
 
 use crate::grid::{Grid, GridCell};
-use crate::number::{percent_interval, percent_size, signed_percent};
+use crate::number::{Scale, percent_interval, percent_size, signed_percent};
 use crate::style::{Tone, clean};
 
 /// Maximum number of ties named; the others are counted.
 const TIES_NAMED: usize = 6;
 
+/// Smallest percentage that is stated of predictions.
+const LEAST_PERCENT: f64 = 0.1;
+
+/// Maximum number of candidates in the table that were not run; JSON has all.
+const NOT_RUN_SHOWN: usize = 10;
+
 /// The first sentence: the best placement, or that there is none.
 pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
     let winner = answer.winner.as_ref().map_or(String::new(), |winner| clean(&winner.placement));
     match answer.claim {
-        Claim::Better => {
-            // Better than the baseline is confirmed; best of all only if no other candidate is likely to be better.
-            let word = if answer.search.is_resolved() { "best" } else { "better than leaving it to the kernel" };
-            (format!("{winner} is {word}: {}", against(answer, "than the kernel's choice")), Tone::Good)
+        Claim::Better => (better(answer, &winner), Tone::Good),
+        Claim::Likely => {
+            let change = against(answer, &than_baseline(answer));
+            (format!("{winner} is probably better, not proven: {change}"), Tone::Good)
         }
-        Claim::KernelIsBest => ("No placement is better than leaving it to the kernel.".into(), Tone::Strong),
-        Claim::NoDifferenceSeen => (
-            format!("No placement is better than leaving it to the kernel: {}", against(answer, "for the best")),
-            Tone::Strong,
-        ),
+        Claim::KernelIsBest => (kernel_is_best(answer), Tone::Strong),
+        Claim::NoDifferenceSeen => (no_difference(answer), Tone::Strong),
+        Claim::Provisional => (provisional(answer, &winner), Tone::Warning),
         Claim::Inconclusive => (undecided(answer, &winner), Tone::Warning),
+        Claim::ProgramFails => {
+            let failures = answer.program_failures.as_ref().map_or(String::new(), failures);
+            (format!("No answer: {failures}"), Tone::Bad)
+        }
         Claim::NoReference => {
             let reason =
                 answer.reference_failed.as_ref().map_or(String::new(), |reason| format!(": {}", clean(reason)));
             (format!("No baseline: the command produced no valid result without a placement{reason}"), Tone::Bad)
         }
         Claim::Unfinished if answer.winner.is_none() => {
-            ("The race has not ended and has no result yet".into(), Tone::Warning)
+            ("The search has not ended and has no result yet".into(), Tone::Warning)
         }
-        Claim::Unfinished => (format!("The race has not ended: {winner} leads, not confirmed"), Tone::Warning),
+        Claim::Unfinished => (format!("The search has not ended: {winner} leads, not confirmed"), Tone::Warning),
     }
+}
+
+/// The headline of a proven gain. A gain of another number of threads is not one of placement.
+fn better(answer: &PlaceResult, winner: &str) -> String {
+    let change = against(answer, &than_baseline(answer));
+    if let Some(effect) = answer.thread_effect.as_ref().filter(|effect| effect.is_all) {
+        let noun = if effect.threads == 1 { "thread is" } else { "threads are" };
+        return format!(
+            "{} {noun} better than {}, without a placement: {change}",
+            effect.threads, effect.baseline_threads
+        );
+    }
+    // Better than the baseline is confirmed; best of all only if no other candidate is likely to be better.
+    let word = if answer.search.is_resolved() { "best" } else { "better than leaving it to the kernel" };
+    format!("{winner} is {word}: {change}")
+}
+
+fn kernel_is_best(answer: &PlaceResult) -> String {
+    match (&answer.challenger, answer.versus_kernel) {
+        (Some(challenger), Some(_)) => {
+            let change = against(answer, &than_baseline(answer));
+            format!(
+                "The kernel's choice is best: {}, the best other candidate, has {change}",
+                clean(&challenger.placement)
+            )
+        }
+        _ => "No placement was found to be better than the kernel's choice.".into(),
+    }
+}
+
+fn no_difference(answer: &PlaceResult) -> String {
+    let Some(versus) = answer.versus_kernel else { return "No difference seen.".into() };
+    let excluded = percent_size(versus.excluded_gain_percent(answer.metric.better));
+    let name = answer.challenger.as_ref().or(answer.winner.as_ref()).map_or(String::new(), |one| clean(&one.placement));
+    let change = against(answer, &than_baseline(answer));
+    format!(
+        "No difference seen; a gain of more than {excluded} % is excluded at 95 %. {name}, the best candidate, has {change}"
+    )
+}
+
+fn provisional(answer: &PlaceResult, winner: &str) -> String {
+    let baseline = answer.winner.as_ref() == Some(&answer.baseline);
+    let predicted = answer.outlook.as_ref().map(|outlook| outlook.winner).filter(|_| !baseline);
+    let predicted = predicted
+        .map_or(String::new(), |range| format!(": predicted {} against the kernel's choice", predicted_range(&range)));
+    format!("Provisional: {winner} is the model's favourite{predicted}; the budget did not allow any fresh pairs")
+}
+
+/// `than the kernel's choice`, with its number of threads if the number is searched.
+fn than_baseline(answer: &PlaceResult) -> String {
+    if answer.threads_searched {
+        format!("than the kernel's choice with {} threads", answer.baseline.threads)
+    } else {
+        "than the kernel's choice".into()
+    }
+}
+
+/// `-3.1 to +2.0 %`.
+fn predicted_range(range: &PercentRange) -> String {
+    format!("{} to {}", signed_percent(range.low).trim_end_matches(" %"), signed_percent(range.high))
 }
 
 fn undecided(answer: &PlaceResult, winner: &str) -> String {
     match (&answer.winner, answer.versus_kernel) {
+        (None, _) if answer.standings.iter().all(|one| one.blocks == 0) => {
+            "Not decided: the budget is shorter than one trial".into()
+        }
         (None, _) => {
             format!("Not decided: the budget does not allow one block of {} candidates", answer.standings.len())
         }
         (_, None) => format!("Not decided: {winner} leads the race, not confirmed"),
         (_, Some(_)) => {
-            let fresh = against(answer, "than the kernel's choice");
-            format!("Not decided: {winner} led the race, but the confirming pairs show {fresh}")
+            let led = answer.challenger.as_ref().map_or_else(|| winner.to_string(), |one| clean(&one.placement));
+            let fresh = against(answer, &than_baseline(answer));
+            format!("Not decided: {led} led the search, but the confirming pairs show {fresh}")
         }
     }
 }
@@ -68,17 +142,28 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     if let Some(winner) = &answer.winner {
         sentences.push(format!("{}: {}", clean(&winner.placement), clean(&winner.reason)));
     }
+    sentences.extend(thread_effect(answer));
+    sentences.extend(missed(answer));
+    sentences.extend(likely(answer));
     sentences.extend(ties(answer));
     sentences.extend(search(answer));
     sentences.extend(unmeasured(answer));
     sentences.extend(failed_trials(answer));
+    sentences.extend(
+        answer
+            .program_failures
+            .as_ref()
+            .filter(|failures| !failures.most)
+            .map(|one| format!("Unreliable: {}", failures(one))),
+    );
+    sentences.extend(suspect(answer));
     if answer.versus_kernel.is_some_and(|versus| versus.two_modes) {
         sentences.push(
             "Mean and median disagree: the values of one of the two are bimodal; 'nearfar show --trials' lists them."
                 .into(),
         );
     }
-    if answer.claim == Claim::Inconclusive {
+    if matches!(answer.claim, Claim::Inconclusive | Claim::Provisional) {
         sentences.push(
             "To decide: a larger --budget or --max-trials, fewer candidates (--only, --max-cpus), a longer-running command, or a less disturbed machine."
                 .into(),
@@ -88,8 +173,8 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     sentences
 }
 
-/// The size of the difference with its interval: `12.3 % lower wall than the kernel's choice, 95 % interval 11.1 to
-/// 13.5, from 40 fresh pairs`.
+/// The size of the difference with its interval: `12.3 % lower wall time than the kernel's choice, 95 % interval 11.1 to
+/// 13.5, from 40 fresh pairs (4.210 s against 4.800 s)`.
 fn against(answer: &PlaceResult, other: &str) -> String {
     let Some(confirmed) = answer.versus_kernel else { return "not confirmed".into() };
     let change = confirmed.change_percent;
@@ -101,8 +186,68 @@ fn against(answer: &PlaceResult, other: &str) -> String {
         (true, false) => format!("{} % change", percent_interval(low, high, change)),
         (false, _) => percent_interval(low, high, change),
     };
-    let (size, metric) = (percent_size(change), metric_words(&answer.metric.name));
-    format!("{size} % {word} {metric} {other}, 95 % interval {interval}, from {} fresh pairs", confirmed.pairs)
+    let (size, metric, pairs) = (percent_size(change), metric_words(&answer.metric.name), confirmed.pairs);
+    let values =
+        confirmed.values.map_or(String::new(), |values| format!(" ({})", pair_values(&answer.metric, &values)));
+    format!("{size} % {word} {metric} {other}, 95 % interval {interval}, from {pairs} fresh pairs{values}")
+}
+
+/// `4.210 s against 4.800 s`.
+fn pair_values(metric: &Metric, values: &PairValues) -> String {
+    let scale = Scale::of(values.baseline);
+    let unit = if metric.unit.is_empty() { String::new() } else { format!(" {}", clean(&metric.unit)) };
+    format!("{}{unit} against {}{unit}", scale.write(values.leader), scale.write(values.baseline))
+}
+
+/// The part of the gain that the number of threads explains.
+fn thread_effect(answer: &PlaceResult) -> Option<String> {
+    let effect = answer.thread_effect.as_ref()?;
+    let (threads, baseline) = (effect.threads, effect.baseline_threads);
+    if effect.is_all {
+        return Some("The whole change comes from the number of threads; no placement was found to add to it.".into());
+    }
+    Some(match &effect.alone {
+        Some(alone) => format!(
+            "Part of the change comes from the number of threads: {threads} instead of {baseline} without a placement are predicted to change {} by {}.",
+            metric_words(&answer.metric.name),
+            predicted_range(alone)
+        ),
+        None => format!("Part of the change may come from the number of threads, {threads} instead of {baseline}."),
+    })
+}
+
+/// The expected distance from the best candidate, because not every candidate was run.
+fn missed(answer: &PlaceResult) -> Option<String> {
+    let outlook = answer.outlook.as_ref()?;
+    if let (Some(mean), Some(most)) = (outlook.missed_percent, outlook.missed_percent_90) {
+        // Smaller figures would claim more than a few trials support.
+        let (mean, most) = (percent_size(mean.max(LEAST_PERCENT)), percent_size(most.max(LEAST_PERCENT)));
+        return Some(format!("What may be missed: {mean} % on average, 9 in 10 times less than {most} %."));
+    }
+    let left_out = outlook.left_out_percent?;
+    Some(format!(
+        "The search left out candidates that are the best with a probability of {} %.",
+        percent_size(left_out)
+    ))
+}
+
+/// The most likely other candidates.
+fn likely(answer: &PlaceResult) -> Option<String> {
+    let likely = &answer.outlook.as_ref()?.likely;
+    let one = |one: &LikelyCandidate| format!("{} ({:.0} %)", clean(&one.placed.placement), one.probability_percent);
+    let named: Vec<String> = likely.iter().map(one).collect();
+    (!named.is_empty()).then(|| format!("May be the best instead, with this probability: {}", named.join("; ")))
+}
+
+fn failures(failures: &ProgramFailures) -> String {
+    format!("the command failed in {} of {} runs, last: {}", failures.failed, failures.runs, clean(&failures.last))
+}
+
+fn suspect(answer: &PlaceResult) -> Option<String> {
+    let (count, all) = (answer.suspect, answer.trials);
+    let reason =
+        answer.suspect_reason.as_ref().map_or(String::new(), |reason| format!(", most often: {}", clean(reason)));
+    (count > 0).then(|| format!("{count} of {all} trials are suspect and count{reason}"))
 }
 
 fn ties(answer: &PlaceResult) -> Option<String> {
@@ -117,6 +262,8 @@ fn ties(answer: &PlaceResult) -> Option<String> {
 
 fn search(answer: &PlaceResult) -> Option<String> {
     let why = match answer.search {
+        // The sentence about the distance from the best candidate replaces it.
+        _ if answer.outlook.as_ref().is_some_and(|outlook| outlook.missed_percent.is_some()) => return None,
         State::Racing | State::Resolved | State::OnlyOneLeft | State::NoReference => return None,
         State::OutOfBlocks => "the maximum number of blocks was run",
         State::OutOfBudget => "the budget or the number of trials is used up",
@@ -160,8 +307,9 @@ pub(crate) fn lines_of(answer: &PlaceResult) -> Vec<(&'static str, &CommandLines
     lines.into_iter().filter_map(|(whose, lines)| Some((whose, lines.as_ref()?))).collect()
 }
 
-/// All candidates, best first.
-pub(crate) fn grid(answer: &PlaceResult) -> Grid {
+/// The candidates, best first; of those that were not run, only the best unless `all`. Also returns the number of those
+/// that are left out.
+pub(crate) fn grid(answer: &PlaceResult, all: bool) -> (Grid, usize) {
     let titles = [
         "placement",
         "threads",
@@ -169,12 +317,19 @@ pub(crate) fn grid(answer: &PlaceResult) -> Grid {
         "memory",
         "server cpus",
         "blocks",
+        "predicted",
         "against the leader",
         "against kernel",
         "verdict",
     ];
-    let mut grid = Grid::new(&titles).numbers(&["threads", "blocks", "against the leader", "against kernel"]);
+    let numbers = ["threads", "blocks", "predicted", "against the leader", "against kernel"];
+    let mut grid = Grid::new(&titles).numbers(&numbers);
+    let mut not_run = 0;
     for one in &answer.standings {
+        not_run += usize::from(is_predicted_only(one));
+        if is_predicted_only(one) && not_run > NOT_RUN_SHOWN && !all {
+            continue;
+        }
         let (verdict, tone) = word(one);
         grid.rows.push(vec![
             GridCell::new(&one.placed.placement, tone),
@@ -183,19 +338,38 @@ pub(crate) fn grid(answer: &PlaceResult) -> Grid {
             GridCell::plain(&one.placed.memory),
             GridCell::plain(&one.placed.second),
             GridCell::plain(&one.blocks.to_string()),
+            GridCell::plain(&one.predicted.as_ref().map_or(String::new(), predicted_range)),
             GridCell::plain(&effect(one.effect)),
             GridCell::plain(&effect(one.against_kernel)),
             GridCell::new(&verdict, tone),
         ]);
     }
-    let of_any = |differs: fn(&PlacementText) -> bool| answer.standings.iter().any(|one| differs(&one.placed));
+    let of_any = |has: fn(&RankingRow) -> bool| answer.standings.iter().any(has);
     let columns = [
         ("threads", answer.threads_searched),
-        ("memory", of_any(|placed| placed.memory != "kernel")),
-        ("server cpus", of_any(|placed| !placed.second.is_empty())),
+        ("memory", of_any(|one| one.placed.memory != "kernel")),
+        ("server cpus", of_any(|one| !one.placed.second.is_empty())),
+        ("predicted", of_any(|one| one.predicted.is_some())),
+        ("against the leader", of_any(|one| one.effect.is_some())),
+        ("against kernel", of_any(|one| one.against_kernel.is_some())),
     ];
     // Columns with the same value in every row are omitted.
-    columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title))
+    let grid = columns.into_iter().filter(|(_, says)| !says).fold(grid, |grid, (title, _)| grid.without(title));
+    (grid, if all { 0 } else { not_run.saturating_sub(NOT_RUN_SHOWN) })
+}
+
+/// The title of the table.
+pub(crate) fn grid_title(answer: &PlaceResult) -> &'static str {
+    if answer.outlook.is_some() {
+        "Selection data, in percent of the kernel's choice: they decided what to run, so they overstate the leader."
+    } else {
+        "Selection data: they decided what to run, so they overstate the leader."
+    }
+}
+
+/// Whether a candidate was not run and has a prediction.
+fn is_predicted_only(one: &RankingRow) -> bool {
+    one.word == RankClaim::NotRaced && one.predicted.is_some()
 }
 
 fn cpus(placed: &PlacementText) -> String {
@@ -238,6 +412,8 @@ fn word(one: &RankingRow) -> (String, Tone) {
         RankClaim::TooSlow { .. } => ("too slow, aborted".into(), Tone::Quiet),
         RankClaim::NotProven(reason) => (format!("not verified: {}", clean(reason)), Tone::Bad),
         RankClaim::Failed(reason) => (format!("failed: {}", clean(reason)), Tone::Bad),
+        RankClaim::Searched => ("run in the search".into(), Tone::Plain),
+        RankClaim::NotRaced if one.predicted.is_some() => ("predicted, not run".into(), Tone::Quiet),
         RankClaim::NotRaced => ("not raced".into(), Tone::Quiet),
     }
 }

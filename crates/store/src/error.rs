@@ -263,6 +263,10 @@ impl StoreErrorKind {
     }
 }
 
+fn is_unwritable(dir: &Path) -> bool {
+    dir.is_dir() && !files::is_writable(dir)
+}
+
 fn explain_failure(failure: ffi::Error, message: Option<String>, path: PathBuf) -> StoreError {
     let cause = message.unwrap_or_else(|| failure.to_string());
     match failure.code {
@@ -281,6 +285,7 @@ fn explain_failure(failure: ffi::Error, message: Option<String>, path: PathBuf) 
             StoreError::Damaged { path, cause: "the file is truncated".into() }
         }
         ErrorCode::ReadOnly => StoreError::ReadOnly { path },
+        ErrorCode::CannotOpen if is_unwritable(files::dir_of(&path)) && !path.exists() => StoreError::ReadOnly { path },
         ErrorCode::CannotOpen | ErrorCode::PermissionDenied => StoreError::CannotOpen { path, cause },
         _ => StoreError::Refused { path, cause },
     }

@@ -20,6 +20,8 @@ const PUBLISHED: &str = "published_change_percent";
 /// Maximum size of a CSV file. A published table has some hundred rows and some tens of columns; a larger file is of
 /// another kind and would only use memory.
 const BYTES_MAX: u64 = 4 << 20;
+/// Maximum number of rows times columns. Comparing a table takes about a microsecond and a kilobyte for each.
+const FIGURES_MAX: usize = 100_000;
 
 /// An error in an imported file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -186,6 +188,9 @@ fn parse(text: &str, name: String) -> Result<ImportedTable, ImportFault> {
             return Err(ImportFault::line(line, format!("duplicate row for test {}, metric {}", row.test, row.metric)));
         }
         rows.push(row);
+        if rows.len() * header.columns.len() > FIGURES_MAX {
+            return Err(ImportFault::line(line, format!("more than {FIGURES_MAX} figures")));
+        }
         if rows.len() > ROWS_MAX {
             return Err(ImportFault::line(line, format!("more than {ROWS_MAX} rows")));
         }
@@ -242,15 +247,19 @@ impl Header {
         }
         let named = |index: usize| bounded(&record[index], line, LEADING[index]);
         let figures = self.columns.iter().enumerate();
-        let values = figures.map(|(index, column)| figure(&record[LEADING.len() + index], line, column));
+        let figures = figures.map(|(index, column)| figure(&record[LEADING.len() + index], line, column));
+        let figures: Vec<Option<TableFigure>> = figures.collect::<Result<_, _>>()?;
+        let values = self.values(&figures, line)?;
         let published = if self.has_published { figure(&record[expected - 1], line, PUBLISHED)? } else { None };
         let row = ImportedRow {
             test: named(0)?,
             metric: named(1)?,
             unit: named(2)?,
             better: better(&record[3], line)?,
-            values: values.collect::<Result<_, _>>()?,
-            published_change_percent: published,
+            values,
+            published_change_percent: published.map(|published| match published {
+                TableFigure::Value(value) | TableFigure::Change(value) => value,
+            }),
             samples: Vec::new(),
         };
         for (field, name) in [(&row.test, LEADING[0]), (&row.metric, LEADING[1])] {
@@ -259,6 +268,29 @@ impl Header {
             }
         }
         Ok(row)
+    }
+}
+
+impl Header {
+    /// Returns the values of a row. A signed percentage is a change from the first figure of the row.
+    fn values(&self, figures: &[Option<TableFigure>], line: u64) -> Result<Vec<Option<f64>>, ImportFault> {
+        let first = figures.iter().flatten().next();
+        let value = |(figure, column): (&Option<TableFigure>, &String)| match (figure, first) {
+            (None, _) => Ok(None),
+            (Some(TableFigure::Value(value)), _) => Ok(Some(*value)),
+            (Some(TableFigure::Change(percent)), Some(TableFigure::Value(first))) => {
+                Ok(Some(first * (1.0 + percent / 100.0)))
+            }
+            (Some(TableFigure::Change(percent)), _) => {
+                let what = format!("'{percent:+} %' is a change, but the row begins with no figure");
+                let fault = ImportFault::field(line, column, what);
+                Err(ImportFault {
+                    hint: Some("write the figure that it changes in an earlier column, such as 1".into()),
+                    ..fault
+                })
+            }
+        };
+        figures.iter().zip(&self.columns).map(value).collect()
     }
 }
 
@@ -294,15 +326,47 @@ fn better(field: &str, line: u64) -> Result<Better, ImportFault> {
     }
 }
 
-/// Parses a number. `None` for an empty field.
-fn figure(field: &str, line: u64, column: &str) -> Result<Option<f64>, ImportFault> {
+/// A figure as tables print it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum TableFigure {
+    Value(f64),
+    /// A signed percentage: `+14 %`.
+    Change(f64),
+}
+
+/// Parses `1234.5`, `1,234`, `8.1k`, `95 %` (which is 95) or `+14 %`. `None` for an empty field.
+fn figure(field: &str, line: u64, column: &str) -> Result<Option<TableFigure>, ImportFault> {
     if field.is_empty() {
         return Ok(None);
     }
-    match field.parse::<f64>() {
-        Ok(number) if number.is_finite() => Ok(Some(number)),
-        _ => Err(ImportFault::field(line, column, format!("'{}' is not a number", shortened(field)))),
-    }
+    let percent = field.strip_suffix('%').map(|number| number.trim_end_matches([' ', '\u{a0}', '\u{202f}']));
+    let is_signed = field.starts_with(['+', '-', '\u{2212}']);
+    let number = number(percent.unwrap_or(field));
+    let number = number.ok_or_else(|| {
+        let fault = ImportFault::field(line, column, format!("'{}' is not a number", shortened(field)));
+        let is_decimal_comma = field.matches(',').count() == 1 && !field.contains('.');
+        let hint =
+            is_decimal_comma.then(|| "write decimals with a point; commas separate groups of three digits".into());
+        ImportFault { hint, ..fault }
+    })?;
+    Ok(Some(if percent.is_some() && is_signed { TableFigure::Change(number) } else { TableFigure::Value(number) }))
+}
+
+/// Parses a number with separators between groups of three digits and with a suffix `k`, `M`, `G` or `T`.
+fn number(text: &str) -> Option<f64> {
+    const SUFFIXES: [(char, &str); 4] = [('k', "e3"), ('M', "e6"), ('G', "e9"), ('T', "e12")];
+    let text = text.replace('\u{2212}', "-");
+    let suffix = SUFFIXES.iter().find(|(suffix, _)| text.ends_with(*suffix));
+    let digits = suffix.map_or(text.as_str(), |(suffix, _)| text.trim_end_matches(*suffix).trim_end());
+    let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(whole, fraction)| (whole, Some(fraction)));
+    let groups: Vec<&str> = whole.split([',', ' ', '\u{a0}', '\u{202f}', '\'']).collect();
+    let is_grouped =
+        groups[1..].iter().all(|group| group.len() == 3 && group.bytes().all(|byte| byte.is_ascii_digit()));
+    let whole = groups.concat();
+    let plain = fraction.map_or_else(|| whole.clone(), |fraction| format!("{whole}.{fraction}"));
+    // The exponent is part of the number, which is then rounded only once.
+    let number: f64 = format!("{plain}{}", suffix.map_or("", |(_, exponent)| exponent)).parse().ok()?;
+    (is_grouped && number.is_finite()).then_some(number)
 }
 
 /// The beginning of a field, for error messages.
@@ -397,12 +461,54 @@ sysbench-threads,latency-max,ms,lower,9.23,,
     }
 
     #[test]
+    fn figures_are_read_as_tables_print_them() {
+        let value = |text: &str| match figure(text, 1, "a") {
+            Ok(Some(TableFigure::Value(value))) => Some(value),
+            _ => None,
+        };
+        let cases = [
+            ("8.1k", 8100.0),
+            ("1,024", 1024.0),
+            ("1 234 567.5", 1_234_567.5),
+            ("267.1M", 267_100_000.0),
+            ("95 %", 95.0),
+            ("95.8%", 95.8),
+            ("-3", -3.0),
+            ("1e6", 1e6),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(value(text), Some(expected), "{text}");
+        }
+        assert_eq!(figure("+14 %", 1, "a").ok(), Some(Some(TableFigure::Change(14.0))));
+        assert_eq!(figure("\u{2212}2,5 %", 1, "a").ok(), None);
+        for text in ["1,5", "12,34", "1,0244", "k", "%", "8.1 kilo", "1.2.3", "inf", "0x10"] {
+            assert_eq!(value(text), None, "{text}");
+        }
+        check("test,metric,unit,better,a\nt,m,u,higher,\"1,5\"\n", "line 2, column a: '1,5' is not a number");
+    }
+
+    #[test]
+    fn signed_percentages_are_changes_from_the_first_figure() {
+        let text = "test,metric,unit,better,plain,fake,other\nadd,speed,x,higher,1,+14 %,-2 %\nzstd,speed,x,higher,,100 %,+164 %\n";
+        let table = table_from_csv(text, Path::new("figures.csv")).unwrap();
+        let rounded = |row: &ImportedRow| -> Vec<Option<i64>> {
+            row.values.iter().map(|value| value.map(|value| (value * 100.0).round() as i64)).collect()
+        };
+        assert_eq!(rounded(&table.rows[0]), [Some(100), Some(114), Some(98)]);
+        assert_eq!(rounded(&table.rows[1]), [None, Some(10_000), Some(26_400)]);
+        check("test,metric,unit,better,a,b\nt,m,u,higher,,+14 %\n", "line 2, column b: '+14 %' is a change");
+    }
+
+    #[test]
     fn oversized_files_return_errors() {
         let header = "test,metric,unit,better,a\n";
         let rows: Vec<String> = (0..=ROWS_MAX).map(|row| format!("t{row},m,u,lower,1\n")).collect();
         check(&format!("{header}{}", rows.concat()), "line 10002: more than 10000 rows");
         let columns: Vec<String> = (0..=COLUMNS_MAX).map(|column| format!("c{column}")).collect();
         check(&format!("test,metric,unit,better,{}\n", columns.join(",")), "more than 100 columns");
+        let (names, figures) = (&columns[..100], ",1".repeat(100));
+        let rows: String = (0..=FIGURES_MAX / 100).map(|row| format!("t{row},m,u,lower{figures}\n")).collect();
+        check(&format!("test,metric,unit,better,{}\n{rows}", names.join(",")), "line 1002: more than 100000 figures");
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         check(&format!("{header}{long},m,u,lower,1\n"), "line 2, column test: longer than 200 bytes");
         check(&format!("test,metric,unit,better,{long}\n"), "line 1, column 5: longer than 200 bytes");

@@ -24,6 +24,7 @@
 //!   `a_bucket_has_the_names_and_bytes_of_a_directory` (tests/store/parquet/bucket.rs).
 //! - A comparison of exported files equals that of the results file, byte for byte.
 //!   Test: `parquet_comparisons_equal_those_of_the_results_file` (nearfar/tests/parquet.rs).
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 #![forbid(unsafe_code)]
 
 mod address;
@@ -47,6 +48,7 @@ mod table;
 mod trial;
 mod watch;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use address::{displayed, is_server};
@@ -62,6 +64,29 @@ use sql::Connection;
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// The directory of the open copy, if the file itself must not change. Removed after the connection is closed.
+    copy: Option<files::TempDir>,
+    /// The file that was opened. `None` for a server.
+    identity: Option<FileIdentity>,
+}
+
+/// A file and its inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl FileIdentity {
+    fn of(path: &Path) -> Option<Self> {
+        let about = std::fs::metadata(path).ok()?;
+        Some(Self { path: path.into(), inode: (about.dev(), about.ino()) })
+    }
+
+    /// Whether the path still leads to the same file.
+    pub fn is_in_place(&self) -> bool {
+        Self::of(&self.path).is_some_and(|now| now == *self)
+    }
 }
 
 impl Store {
@@ -73,6 +98,11 @@ impl Store {
     /// Whether the results are on a server.
     pub fn is_on_server(&self) -> bool {
         self.connection.file().is_none()
+    }
+
+    /// Identifies the file that is open, to notice that it is removed or replaced. `None` for a server.
+    pub fn identity(&self) -> Option<FileIdentity> {
+        self.identity.clone()
     }
 
     /// Checks the whole file for damage. Takes seconds for large files, so it runs only on request. Does nothing for a

@@ -37,10 +37,10 @@ impl fmt::Display for MergeReport {
 }
 
 impl Store {
-    /// Adds the runs, trials and tables of another results file that are missing here, in one transaction. A run whose
-    /// history differs between the two files is left unchanged and reported.
+    /// Adds the runs, trials and tables of another results file that are missing here, in one transaction. The other file is
+    /// not changed. A run whose history differs between the two files is left unchanged and reported.
     pub fn merge(&mut self, other: &Path) -> Result<MergeReport, StoreError> {
-        let other = Self::open_existing(other)?;
+        let other = Self::open_unchanged(other)?;
         self.write(|transaction| {
             let mut report = MergeReport::default();
             for summary in other.runs()? {
@@ -91,7 +91,7 @@ fn merge_run(
     }
     report.trials_present += trials.len() - new.len();
     report.trials_added += new.len();
-    let number = run::number(connection, &remote.id)?.expect("the run was stored above");
+    let number = run::number(connection, &remote.id)?.ok_or_else(run::damaged_index)?;
     trial::insert(connection, number, &new)
 }
 

@@ -1,9 +1,10 @@
 //! Opens a results file or results on a server: creates it, checks its version, migrates an older one.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use files::TempDir;
 use rusqlite::{ErrorCode, OpenFlags};
 
 use crate::address::{displayed, is_server};
@@ -11,7 +12,7 @@ use crate::error::StoreErrorKind;
 use crate::lock::with_suffix;
 use crate::schema::{self, FileKind, VERSION};
 use crate::sql::Connection;
-use crate::{Store, StoreError};
+use crate::{FileIdentity, Store, StoreError};
 
 /// Maximum wait for another program's lock. Its transactions take milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -19,6 +20,13 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 /// Capacity of the statement cache. Larger than the number of different queries, so that each is prepared once.
 const STATEMENTS: usize = 64;
+
+/// For [`immutable_uri`].
+const READ_ONLY_URI: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_URI);
+/// Name of a copied file.
+const COPY: &str = "results.db";
+/// Attempts to copy a file that another program writes to.
+const COPIES_MAX: u32 = 5;
 
 /// The action on missing or older results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +83,37 @@ impl Store {
         Self::open_present(path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT)
     }
 
+    /// Opens results to read them, without changing the file or its directory: a file of unknown origin, or one that
+    /// another program is writing. An older version is migrated in a copy.
+    pub fn open_unchanged(path: &Path) -> Result<Self, StoreError> {
+        if is_server(path) {
+            return Self::sign_in(path, OpenMode::Find);
+        }
+        let opened = match FileState::of(path).map_err(|error| refused(path, &error))? {
+            FileState::Complete => match immutable_uri(path) {
+                Some(uri) => Self::connect(Path::new(&uri), path, READ_ONLY_URI, LOCK_WAIT),
+                None => return Self::open_copy(path),
+            },
+            FileState::Shared => Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT),
+            FileState::Interrupted => return Self::open_copy(path),
+        };
+        match opened {
+            Err(StoreError::Older { .. } | StoreError::ReadOnly { .. } | StoreError::CannotOpen { .. }) => {
+                Self::open_copy(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Opens a copy, which can be migrated and whose interrupted transactions can be completed.
+    fn open_copy(path: &Path) -> Result<Self, StoreError> {
+        let copied = copy_complete(path).map_err(|error| refused(path, &error))?;
+        let file = copied.path().join(COPY);
+        let mut store = Self::connect(&file, path, OpenFlags::SQLITE_OPEN_READ_WRITE, LOCK_WAIT)?;
+        store.copy = Some(copied);
+        Ok(store)
+    }
+
     fn open_present(path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
         std::fs::metadata(path).map_err(|error| refused(path, &error))?;
         let first = Self::connect(path, path, flags, wait);
@@ -95,25 +134,28 @@ impl Store {
             return plain.or(first);
         }
         let Some(uri) = immutable_uri(path) else { return first };
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        Self::connect(Path::new(&uri), path, flags, wait).or(first)
+        Self::connect(Path::new(&uri), path, READ_ONLY_URI, wait).or(first)
     }
 
     fn connect(name: &Path, path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
         let opening = || {
             // No mutex inside SQLite: a Store is used from one thread at a time, which the compiler checks.
             let file = rusqlite::Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            // Before the schema is created, so that a removal since is noticed.
+            let identity = FileIdentity::of(path);
             file.busy_timeout(wait)?;
             file.set_prepared_statement_cache_capacity(STATEMENTS);
+            // The schema of a file of unknown origin must not call functions with side effects.
+            file.pragma_update(None, "trusted_schema", false)?;
             let is_current = prepare(&file, path, wait)?;
             let connection = Connection::File(file);
             if !is_current {
                 schema::migrate(&connection)?;
             }
-            Ok(connection)
+            Ok((connection, identity))
         };
-        let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
-        Ok(Self { connection, path: path.into() })
+        let (connection, identity) = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
+        Ok(Self { connection, path: path.into(), copy: None, identity })
     }
 
     #[cfg(feature = "postgres")]
@@ -126,7 +168,7 @@ impl Store {
             Ok(connection)
         };
         let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(&path))?;
-        Ok(Self { connection, path })
+        Ok(Self { connection, path, copy: None, identity: None })
     }
 
     #[cfg(not(feature = "postgres"))]
@@ -175,6 +217,60 @@ fn immutable_uri(path: &Path) -> Option<String> {
     Some(format!("file:{path}?immutable=1"))
 }
 
+/// State of a file that is read without changing it.
+enum FileState {
+    /// No other program has it open, so nothing else is needed to read it.
+    Complete,
+    /// Other programs may have it open; their locks and their WAL are respected.
+    Shared,
+    /// The last program that wrote it was killed; SQLite must complete or undo its last transaction first.
+    Interrupted,
+}
+
+impl FileState {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let mut header = [0; 20];
+        let has_header = std::fs::File::open(path)?.read_exact(&mut header).is_ok();
+        let length = |suffix: &str| std::fs::metadata(with_suffix(path, suffix)).map(|file| file.len());
+        let has_content = |suffix: &str| length(suffix).is_ok_and(|length| length > 0);
+        // Bytes 18 and 19 are 2 in WAL mode (https://www.sqlite.org/fileformat.html).
+        let is_wal = has_header && header[18] == 2;
+        Ok(match (is_wal, length("-shm").is_ok()) {
+            (true, false) if has_content("-wal") => Self::Interrupted,
+            (true, false) => Self::Complete,
+            (false, _) if has_content("-journal") => Self::Interrupted,
+            _ => Self::Shared,
+        })
+    }
+}
+
+/// Copies a file with its journals to a private directory. Fails if another program keeps writing to it.
+fn copy_complete(path: &Path) -> std::io::Result<TempDir> {
+    let dir = TempDir::new(&std::env::temp_dir(), "nearfar-copy-")?;
+    let suffixes = ["", "-wal", "-journal"];
+    let state = || {
+        suffixes.map(|suffix| {
+            std::fs::metadata(with_suffix(path, suffix)).map(|file| (file.len(), file.modified().ok())).ok()
+        })
+    };
+    for _ in 0..COPIES_MAX {
+        let before = state();
+        for suffix in suffixes {
+            let target = with_suffix(&dir.path().join(COPY), suffix);
+            match std::fs::copy(with_suffix(path, suffix), &target) {
+                Err(error) if error.kind() == ErrorKind::NotFound && !suffix.is_empty() => {
+                    let _ = std::fs::remove_file(&target); // of the attempt before
+                }
+                other => other.map(|_| ())?,
+            }
+        }
+        if before == state() {
+            return Ok(dir);
+        }
+    }
+    Err(std::io::Error::new(ErrorKind::ResourceBusy, "another program is writing to it"))
+}
+
 /// Checks the file before it changes anything, so that a foreign file is not modified. Returns whether the schema is
 /// current.
 fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<bool, StoreErrorKind> {
@@ -184,6 +280,9 @@ fn prepare(file: &rusqlite::Connection, path: &Path, wait: Duration) -> Result<b
         FileKind::Foreign => return Err(StoreError::Foreign { path: path.into() }.into()),
         FileKind::Ours(found) if found > VERSION => {
             return Err(StoreError::Newer { path: path.into(), found, known: VERSION }.into());
+        }
+        FileKind::Ours(found) if !schema::has_own_tables(file, found)? => {
+            return Err(StoreError::Foreign { path: path.into() }.into());
         }
         FileKind::Ours(_) | FileKind::Empty => reject_truncated(file, path)?,
     }

@@ -1,13 +1,16 @@
 //! Runs: stored when they begin and end, found by name or by plan.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use model::values::capture::Capture;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
+use model::values::settings::Settings;
+use model::values::stamp::is_smoke_command;
 use model::values::trial::short_hash;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row};
@@ -32,37 +35,42 @@ impl Store {
     pub fn find_unfinished(
         &self,
         plan_key: &str,
-        machine_fingerprint: &str,
+        settings: &Settings,
         simulated: Option<&str>,
     ) -> Result<Option<RunRecord>, StoreError> {
         self.read(|connection| {
-            let sql = "SELECT run.id FROM run JOIN machine ON machine.number = run.machine WHERE plan_key = ?1 \
-                       AND machine.fingerprint = ?2 AND simulated IS NOT DISTINCT FROM ?3 AND ended IS NULL \
-                       ORDER BY run.number DESC";
-            let values = [plan_key.into(), machine_fingerprint.into(), simulated.into()];
-            for id in connection.all(sql, &values, |row| row.get(0).map(RunId))? {
-                if connection.claim(&id.0)? {
-                    return find(connection, &id);
+            for record in unfinished(connection, plan_key, simulated)? {
+                let is_same = record.machine.settings.identity_changes(settings).is_empty();
+                if is_same && connection.claim(&record.id.0)? {
+                    return Ok(Some(record));
                 }
             }
             Ok(None)
         })
     }
 
+    /// The newest run of this plan, real or simulated, that has not ended, on any machine state.
+    pub fn newest_unfinished(&self, plan_key: &str, simulated: Option<&str>) -> Result<Option<RunRecord>, StoreError> {
+        self.read(|connection| Ok(unfinished(connection, plan_key, simulated)?.into_iter().next()))
+    }
+
     /// All runs in the order in which they were begun here or imported.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.read(|connection| connection.all(SUMMARIES, &[], summary))
+        self.read(|connection| {
+            let smoke = smoke_tests(connection, "1 = 1")?;
+            connection.all(SUMMARIES, &[], |row| summary(row, &smoke))
+        })
     }
 
     /// A run by its id, by a prefix of its id, or `latest`: the run begun or imported last, regardless of its time
-    /// stamp.
+    /// stamp. A smoke test is the latest only if there is no other run.
     pub fn run(&self, name: &str) -> Result<RunRecord, StoreError> {
         let path = self.path.clone();
         self.read(|connection| {
             let candidates = candidates(connection, name)?;
             match &candidates[..] {
                 [] => Err(StoreError::NoSuchRun { path, name: name.into() }.into()),
-                [only] => Ok(find(connection, only)?.expect("its id was just read, in the same transaction")),
+                [only] => find(connection, only)?.ok_or_else(damaged_index),
                 several => Err(StoreError::AmbiguousRun { name: name.into(), runs: several.to_vec() }.into()),
             }
         })
@@ -85,6 +93,23 @@ impl Store {
 
 const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
                       FROM run JOIN machine ON machine.number = run.machine";
+
+/// An id was just read, in the same transaction, but has no run.
+pub(crate) fn damaged_index() -> StoreErrorKind {
+    StoreErrorKind::Unreadable("the index of the runs does not match them".into())
+}
+
+/// The runs of a plan that have not ended, newest first.
+fn unfinished(
+    connection: &Connection,
+    plan_key: &str,
+    simulated: Option<&str>,
+) -> Result<Vec<RunRecord>, StoreErrorKind> {
+    let sql = "SELECT id FROM run WHERE plan_key = ?1 AND simulated IS NOT DISTINCT FROM ?2 AND ended IS NULL \
+               ORDER BY number DESC";
+    let ids = connection.all(sql, &[plan_key.into(), simulated.into()], |row| row.get(0).map(RunId))?;
+    ids.iter().filter_map(|id| find(connection, id).transpose()).collect()
+}
 
 const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerprint, started_unix_ms, ended, \
        json_array_length(plan, '$.cells'), \
@@ -154,7 +179,7 @@ pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRec
 /// The runs that a name may denote: the newest, the one with exactly this id, or those whose ids have this prefix.
 fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreErrorKind> {
     if name == LATEST {
-        return connection.all("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId));
+        return latest(connection).map(|found| found.into_iter().collect());
     }
     if number(connection, &RunId(name.into()))?.is_some() {
         return Ok(vec![RunId(name.into())]);
@@ -162,6 +187,39 @@ fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreEr
     // Not LIKE, which has wildcards and ignores case. The empty text is a prefix of every id and matches none.
     let sql = "SELECT id FROM run WHERE ?1 <> '' AND substr(id, 1, length(?1)) = ?1 ORDER BY number LIMIT ?2";
     connection.all(sql, &[name.into(), CANDIDATES_MAX.into()], |row| row.get(0).map(RunId))
+}
+
+/// The newest run that is not a smoke test, or else the newest smoke test.
+fn latest(connection: &Connection) -> Result<Option<RunId>, StoreErrorKind> {
+    let newest: Option<RunId> =
+        connection.first("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId))?;
+    // Most runs are not smoke tests, so the plans of all runs are rarely parsed.
+    if smoke_tests(connection, "number = (SELECT max(number) FROM run)")?.is_empty() {
+        return Ok(newest);
+    }
+    let smoke = smoke_tests(connection, "1 = 1")?;
+    let ids = connection.all("SELECT id FROM run ORDER BY number DESC", &[], |row| row.get(0).map(RunId))?;
+    Ok(ids.into_iter().find(|run| !smoke.contains(&run.0)).or(newest))
+}
+
+/// The ids of the smoke tests among the runs that meet this condition.
+fn smoke_tests(connection: &Connection, condition: &str) -> Result<BTreeSet<String>, StoreErrorKind> {
+    /// The part of a plan that shows it.
+    #[derive(Deserialize)]
+    struct PlanCommand {
+        #[serde(default)]
+        command: Vec<String>,
+    }
+    let mut smoke = BTreeSet::new();
+    connection.each(&format!("SELECT id, plan FROM run WHERE {condition}"), &[], |row| {
+        let (id, plan): (String, String) = (row.get(0)?, row.get(1)?);
+        let PlanCommand { command } = parsed(&plan, &format!("the plan of run {id}"))?;
+        if is_smoke_command(&command) {
+            smoke.insert(id);
+        }
+        Ok(())
+    })?;
+    Ok(smoke)
 }
 
 /// The columns of a run's row.
@@ -212,12 +270,13 @@ fn decode(columns: Columns) -> Result<RunRecord, StoreErrorKind> {
     })
 }
 
-fn summary(row: &Row<'_>) -> Result<RunSummary, StoreErrorKind> {
+fn summary(row: &Row<'_>, smoke: &BTreeSet<String>) -> Result<RunSummary, StoreErrorKind> {
     let id: String = row.get(0)?;
     let ended: Option<String> = row.get(5)?;
     Ok(RunSummary {
         experiment: row.get(1)?,
         simulated: row.get(2)?,
+        smoke: smoke.contains(&id),
         fingerprint: row.get(3)?,
         started_unix_ms: row.get::<i64>(4)? as u64,
         ended: ended.map(|ended| from_word(&ended, &id)).transpose()?,

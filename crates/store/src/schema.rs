@@ -69,6 +69,26 @@ pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<FileKind, Stor
     })
 }
 
+/// Whether the tables of a results file are those that this program created in that version, and no trigger changes them.
+/// A file of unknown origin could have a view or a virtual table instead, whose queries never end.
+pub(crate) fn has_own_tables(file: &rusqlite::Connection, version: u32) -> Result<bool, StoreErrorKind> {
+    let expected = Connection::File(rusqlite::Connection::open_in_memory()?);
+    migrate_with(&expected, &MIGRATIONS[..MIGRATIONS.len().min(version as usize)])?;
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+    let tables: Vec<(String, String)> = expected.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let triggers: u32 =
+        file.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", [], |row| row.get(0))?;
+    let mut same =
+        file.prepare("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1 AND sql = ?2")?;
+    for table in &tables {
+        let found: u32 = same.query_row([&table.0, &table.1], |row| row.get(0))?;
+        if found != 1 {
+            return Ok(false);
+        }
+    }
+    Ok(triggers == 0)
+}
+
 /// Migrates an empty or older database to the current version, in one transaction. Does nothing if another program has
 /// already done so.
 pub(crate) fn migrate(connection: &Connection) -> Result<(), StoreErrorKind> {

@@ -3,12 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use files::TempDir;
 use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 
 use crate::error::StoreErrorKind;
-use crate::lock::with_suffix;
 use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
 
@@ -25,13 +25,10 @@ pub fn write(path: &Path, content: Content<'_>) -> Result<(), StoreError> {
     if fs::symlink_metadata(path).is_ok() {
         return Err(StoreError::CannotOpen { path: path.into(), cause: "the file already exists".into() });
     }
-    let partial = with_suffix(path, ".nearfar-partial");
-    remove_all(&partial);
-    let written = fill(&partial, content).and_then(|()| publish(&partial, path));
-    if written.is_err() {
-        remove_all(&partial);
-    }
-    written
+    let dir = TempDir::new(files::dir_of(path), ".nearfar-share-").map_err(|error| refused(path, &error))?;
+    let partial = dir.path().join("results.db");
+    fill(&partial, content)?;
+    publish(&partial, path)
 }
 
 fn fill(partial: &Path, content: Content<'_>) -> Result<(), StoreError> {
@@ -56,23 +53,19 @@ fn insert(connection: &Connection, content: Content<'_>) -> Result<(), StoreErro
 /// A hard link fails if the file exists, whereas renaming would replace a file that another process has created
 /// meanwhile.
 fn publish(partial: &Path, path: &Path) -> Result<(), StoreError> {
-    let refused = |error: std::io::Error| match error.kind() {
-        ErrorKind::StorageFull => StoreError::NoSpace { path: path.into() },
-        _ => StoreError::CannotOpen { path: path.into(), cause: error.to_string() },
-    };
+    let refused = |error: std::io::Error| refused(path, &error);
     File::open(partial).and_then(|file| file.sync_all()).map_err(refused)?;
     match fs::hard_link(partial, path) {
         // Some file systems have no hard links.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(partial, path).map_err(refused)?,
         other => other.map_err(refused)?,
     }
-    remove_all(partial);
-    Ok(())
+    files::sync_dir_of(path).map_err(refused)
 }
 
-fn remove_all(partial: &Path) {
-    let siblings: [PathBuf; 3] = ["-wal", "-shm", "-journal"].map(|suffix| with_suffix(partial, suffix));
-    for file in siblings.iter().map(PathBuf::as_path).chain([partial]) {
-        let _ = fs::remove_file(file); // may not exist
+fn refused(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull => StoreError::NoSpace { path: path.into() },
+        _ => StoreError::CannotOpen { path: path.into(), cause: error.to_string() },
     }
 }

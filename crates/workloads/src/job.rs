@@ -20,6 +20,9 @@ pub struct TrialContext {
     /// Thread i is pinned to `seats[i]`. Empty if the kernel schedules the threads. For a command, the CPUs that it may
     /// use.
     pub seats: Vec<CpuId>,
+    /// CPUs between which threads without a seat may move. Each thread verifies that this is its affinity mask. Empty if
+    /// the kernel schedules the threads on all CPUs.
+    pub mask: CpuSet,
     /// CPUs of a second command, such as a server. Empty if there is none or if the kernel schedules it.
     pub server_cpus: CpuSet,
     pub memory: MemoryPolicy,
@@ -89,6 +92,7 @@ impl TrialContext {
             parameters: trial.parameters.clone(),
             threads: trial.placement.threads,
             seats: trial.placement.bindings.clone(),
+            mask: CpuSet::new(),
             server_cpus: trial.placement.server_cpus.clone(),
             memory: trial.placement.memory.clone(),
             seed: trial.seed,
@@ -97,13 +101,25 @@ impl TrialContext {
         }
     }
 
+    /// Builds the context of a kernel from a trial. Threads of a loose placement have no seats.
+    pub(crate) fn of_kernel(trial: &Trial) -> Self {
+        let job = Self::of(trial);
+        if trial.placement.loose { job.without_seats() } else { job }
+    }
+
+    /// Lets every thread use all CPUs of the placement.
+    fn without_seats(self) -> Self {
+        let mask = if self.seats.is_empty() { self.mask } else { self.seats.iter().copied().collect() };
+        Self { mask, seats: Vec::new(), ..self }
+    }
+
     /// Sets the number of threads to the parameter `workers`. These threads share the placement's CPUs and are
     /// scheduled by the kernel, like those of a program under taskset. 0 means one thread pinned to each CPU of the
     /// placement.
     pub(crate) fn oversubscribed(&self) -> Self {
         match self.parameters.size("workers") {
             0 => self.clone(),
-            threads => Self { threads, seats: Vec::new(), ..self.clone() },
+            threads => Self { threads, ..self.clone().without_seats() },
         }
     }
 
@@ -165,6 +181,20 @@ impl KernelOutput {
         }
         self.samples.push(Sample { series: series.into(), value });
         Ok(())
+    }
+}
+
+impl Failure {
+    /// Returns the reason without the kind of the failure.
+    pub(crate) fn reason(&self) -> &str {
+        match self {
+            Self::Failed(why) | Self::TimedOut(why) | Self::Unavailable(why) => why,
+        }
+    }
+
+    /// Returns the reason if the machine cannot measure something.
+    pub(crate) fn unavailable(&self) -> Option<&str> {
+        matches!(self, Self::Unavailable(_)).then(|| self.reason())
     }
 }
 

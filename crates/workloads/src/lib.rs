@@ -9,6 +9,7 @@
 //!   memory finds. Tests: `nearfar/tests/bfs_beyond_dram.rs`; `semi_external_graphs_equal_graphs_built_in_core`
 //!   (`graph/src/out_of_core/tests.rs`).
 //! - A value that cannot be measured is `Unavailable` with a reason, never 0.
+#![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
 mod command_spec;
 mod describe;
@@ -23,6 +24,7 @@ pub mod worker;
 pub use command_spec::{CommandLine, CommandSpec, ServerLine};
 pub use job::{CpuTimes, Failure, KernelOutput, TrialContext, with_hint};
 pub use kernels::bfs::parts::{ShardError, ShardRequest, ShardResult, search_in_parts};
+pub use scratch::remove_stale_trial_dirs;
 
 use farmem::array::FarLocation;
 use kernels::unixbench;
@@ -37,6 +39,8 @@ pub struct Workload {
     pub describe: fn() -> WorkloadSpec,
     /// Checks of the parameters that the description cannot express. Called when an experiment is read.
     pub check: fn(&Parameters) -> Result<(), String>,
+    /// Returns what this machine lacks to run it, such as a program. Called when a run is planned.
+    pub missing: fn(&Parameters) -> Option<String>,
     pub runner: Runner,
 }
 
@@ -64,16 +68,19 @@ static REGISTRY: &[Workload] = &[
     Workload {
         describe: kernels::linear::far_gemm::describe,
         check: kernels::linear::far_gemm::check,
+        missing: nothing,
         runner: Runner::Kernel(kernels::linear::far_gemm::run),
     },
     Workload {
         describe: kernels::linear::hpl::describe,
         check: kernels::linear::hpl::check,
+        missing: nothing,
         runner: Runner::Kernel(kernels::linear::hpl::run),
     },
     Workload {
         describe: kernels::bfs::describe,
         check: kernels::bfs::check,
+        missing: nothing,
         runner: Runner::Kernel(kernels::bfs::run),
     },
     Workload::kernel(kernels::threads::describe, kernels::threads::run),
@@ -82,13 +89,20 @@ static REGISTRY: &[Workload] = &[
     Workload {
         describe: kernels::memory::describe,
         check: kernels::memory::check,
+        missing: nothing,
         runner: Runner::Kernel(kernels::memory::run),
     },
     Workload::kernel(kernels::syscall::describe, kernels::syscall::run),
-    Workload { describe: kernels::io::describe, check: kernels::io::check, runner: Runner::Kernel(kernels::io::run) },
+    Workload {
+        describe: kernels::io::describe,
+        check: kernels::io::check,
+        missing: nothing,
+        runner: Runner::Kernel(kernels::io::run),
+    },
     Workload {
         describe: kernels::crypto::describe,
         check: kernels::crypto::check,
+        missing: kernels::crypto::missing,
         runner: Runner::Kernel(kernels::crypto::run),
     },
     Workload::kernel(unixbench::arithmetic::describe_dhrystone, unixbench::arithmetic::dhrystone),
@@ -103,38 +117,55 @@ static REGISTRY: &[Workload] = &[
     Workload {
         describe: tools::command::describe,
         check: tools::command::check,
+        missing: nothing,
         runner: Runner::Tool { recipe: tools::command::recipe, read: tools::command::read },
     },
     Workload {
         describe: tools::compress::describe,
         check: tools::compress::check,
+        missing: tools::compress::missing,
         runner: Runner::Kernel(tools::compress::run),
     },
-    Workload::kernel(tools::kernel_build::describe, tools::kernel_build::run),
+    Workload {
+        describe: tools::kernel_build::describe,
+        check: described_fully,
+        missing: tools::kernel_build::missing,
+        runner: Runner::Kernel(tools::kernel_build::run),
+    },
     Workload {
         describe: tools::sysbench::describe,
         check: tools::sysbench::check,
+        missing: tools::sysbench::missing,
         runner: Runner::Tool { recipe: tools::sysbench::recipe, read: tools::sysbench::read },
     },
-    Workload { describe: tools::fio::describe, check: kernels::io::check, runner: Runner::Kernel(tools::fio::run) },
+    Workload {
+        describe: tools::fio::describe,
+        check: kernels::io::check,
+        missing: tools::fio::missing,
+        runner: Runner::Kernel(tools::fio::run),
+    },
     Workload {
         describe: tools::unixbench::describe,
         check: tools::unixbench::check,
+        missing: tools::unixbench::missing,
         runner: Runner::Tool { recipe: tools::unixbench::recipe, read: tools::unixbench::read },
     },
     Workload {
         describe: tools::openssl::describe,
         check: tools::openssl::check,
+        missing: tools::openssl::missing,
         runner: Runner::Tool { recipe: tools::openssl::recipe, read: tools::openssl::read },
     },
     Workload {
         describe: tools::hpcc::describe,
         check: described_fully,
+        missing: tools::hpcc::missing,
         runner: Runner::Tool { recipe: tools::hpcc::recipe, read: tools::hpcc::read },
     },
     Workload {
         describe: tools::xhpl::describe,
         check: described_fully,
+        missing: tools::xhpl::missing,
         runner: Runner::Tool { recipe: tools::xhpl::recipe, read: tools::xhpl::read },
     },
 ];
@@ -158,9 +189,14 @@ pub fn specs() -> Vec<WorkloadSpec> {
     REGISTRY.iter().map(|workload| (workload.describe)()).collect()
 }
 
+/// Returns what this machine lacks to run a workload with these parameters; `None` if nothing is known to be missing.
+pub fn missing(workload: &str, parameters: &Parameters) -> Option<String> {
+    (find(workload)?.missing)(parameters)
+}
+
 impl Workload {
     const fn kernel(describe: fn() -> WorkloadSpec, run: fn(&TrialContext) -> Result<KernelOutput, Failure>) -> Self {
-        Self { describe, check: described_fully, runner: Runner::Kernel(run) }
+        Self { describe, check: described_fully, missing: nothing, runner: Runner::Kernel(run) }
     }
 }
 
@@ -168,4 +204,9 @@ impl Workload {
 #[expect(clippy::unnecessary_wraps, reason = "the signature of Workload::check")]
 fn described_fully(_: &Parameters) -> Result<(), String> {
     Ok(())
+}
+
+/// For workloads that need nothing but this program.
+fn nothing(_: &Parameters) -> Option<String> {
+    None
 }

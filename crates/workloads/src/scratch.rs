@@ -4,28 +4,41 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use files::TempDir;
 
 use crate::job::Failure;
 
-pub(crate) struct Scratch(PathBuf);
+/// Prefix of the names of trial directories.
+const TRIAL_DIR: &str = "nearfar-trial-";
+
+/// Removes the directories that killed trials of this user left in the temporary directory (TMPDIR).
+pub fn remove_stale_trial_dirs() {
+    files::remove_stale(&std::env::temp_dir(), TRIAL_DIR);
+}
+
+/// Returns a path in the temporary directory (TMPDIR) that other users cannot guess.
+pub(crate) fn random_path(prefix: &str) -> Result<PathBuf, Failure> {
+    let random = files::random_name().map_err(|error| Failure::Failed(format!("no random bytes: {error}")))?;
+    Ok(std::env::temp_dir().join(format!("{prefix}{random}")))
+}
+
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     /// Creates a new directory inside this one.
     pub(crate) fn new(parent: &Path) -> Result<Self, Failure> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("nearfar-{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| io_failure("create", &path, &error))?;
-        Ok(Self(path))
+        let dir =
+            TempDir::new(parent, TRIAL_DIR).map_err(|error| io_failure("create a directory in", parent, &error))?;
+        Ok(Self(dir))
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.dir().join(name)
     }
 
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> Result<PathBuf, Failure> {
@@ -44,19 +57,12 @@ impl Scratch {
 
     /// Returns the sorted names of all entries.
     pub(crate) fn names(&self) -> Result<Vec<String>, Failure> {
-        let entries = fs::read_dir(&self.0).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let entries = entries.map_err(|error| io_failure("read", &self.0, &error))?;
+        let entries = fs::read_dir(self.dir()).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|error| io_failure("read", self.dir(), &error))?;
         let mut names: Vec<String> =
             entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         Ok(names)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A completed trial is kept even if its directory cannot be removed. The directory's name identifies its owner.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

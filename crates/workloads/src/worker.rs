@@ -35,7 +35,7 @@ pub fn read_output(output: &[u8]) -> Result<KernelOutput, String> {
 }
 
 fn output_of(trial: &Trial) -> KernelOutput {
-    let job = TrialContext::of(trial);
+    let job = TrialContext::of_kernel(trial);
     let output =
         run(trial, &job).unwrap_or_else(|failure| KernelOutput { status: failure.into(), ..KernelOutput::default() });
     KernelOutput { cpu_times: job.meanwhile.seen(), ..output }

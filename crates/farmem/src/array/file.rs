@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::values::units::Bytes;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags};
@@ -140,9 +139,7 @@ pub(super) fn unnamed(dir: &Path, flags: i32) -> io::Result<File> {
 
 /// For file systems without `O_TMPFILE` (NFS, old overlays).
 pub(super) fn made_and_unlinked(dir: &Path, flags: i32) -> io::Result<File> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = dir.join(format!(".nearfar-far-{}-{number}", std::process::id()));
+    let path = dir.join(format!(".nearfar-far-{}", files::random_name()?));
     let mut how = OpenOptions::new();
     let file = how.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags).open(&path);
     match file {

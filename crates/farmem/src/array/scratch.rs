@@ -1,12 +1,13 @@
 //! A scratch file, read and written at any offset by all threads: with a name, so that a resumed process finds it
 //! again, or without one, so that nothing is left.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
 
-use super::file::{MODE, refused_open, unnamed};
+use files::PrivateDir;
+
+use super::file::{refused_open, unnamed};
 use super::{FarError, FarLocation};
 
 #[derive(Debug)]
@@ -18,12 +19,8 @@ impl ScratchFile {
     ///
     /// # Errors
     /// Errors of the system.
-    pub fn open(path: &Path, direct: bool) -> io::Result<Self> {
-        let open = |flags: i32| {
-            let mut how = OpenOptions::new();
-            how.read(true).write(true).create(true).truncate(false).mode(MODE).custom_flags(flags).open(path)
-        };
-        past_cache(direct, open).map(Self)
+    pub fn open(dir: &PrivateDir, name: &str, direct: bool) -> io::Result<Self> {
+        past_cache(direct, |flags| dir.open_file(name, flags)).map(Self)
     }
 
     /// Creates an unnamed file; `direct` as above.
@@ -114,12 +111,12 @@ mod tests {
     #[test]
     fn written_data_are_read_and_a_short_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("part");
+        let dir = PrivateDir::open_or_create(&dir.path().join("build")).unwrap();
         for direct in [false, true] {
-            let file = ScratchFile::open(&path, direct).unwrap();
+            let file = ScratchFile::open(&dir, "part", direct).unwrap();
             file.write(8192, &Page([7; 4096]).0).unwrap();
             file.sync().unwrap();
-            let again = ScratchFile::open(&path, direct).unwrap();
+            let again = ScratchFile::open(&dir, "part", direct).unwrap();
             let mut page = Page([1; 4096]);
             again.read(4096, &mut page.0).unwrap();
             assert_eq!(page.0, [0; 4096]);

@@ -1,10 +1,12 @@
 //! Evaluates the racing rule of `nearfar place` on simulated worlds, compared with other rules and with the targets.
 //!
-//!   cargo bench -p lab --bench place -- [--what main|nothing|kernel|bursts|holes|hangs|budget|strict|regret|all]
-//!       [--seeds 200] [--noise 2,3,5] [--topologies DIR] [--only WORLD] [--brief]
+//!   cargo bench -p lab --bench place -- [--what main|nothing|kernel|bursts|holes|hangs|budget|strict|regret|all
+//!       |few|few-wrong|few-nothing|few-cost] [--seeds 200] [--noise 2,3,5] [--unexplained 0.4,1.5] [--first-seed 20000]
+//!       [--topologies DIR] [--only WORLD] [--brief]
 //!
 //! The exit status is 1 if a target is not met. `cargo test` runs it at smoke size. Must not know how a race decides.
 
+mod few;
 mod noise;
 mod regret;
 mod rules;
@@ -49,6 +51,9 @@ struct Settings {
     topologies: PathBuf,
     /// Only worlds whose name contains this.
     only: String,
+    /// Standard deviations of differences between candidates that no model explains; only for few trials.
+    unexplained: Vec<f64>,
+    first_seed: usize,
     brief: bool,
     smoke: bool,
 }
@@ -72,6 +77,12 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if settings.smoke {
+        // The tests check that everything runs; two seeds do not show whether a target is met.
+        few::EXPERIMENTS.iter().for_each(|what| _ = few::run(what, &settings));
+    } else if settings.what.starts_with("few") {
+        return if few::run(&settings.what, &settings) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let (machines, skipped) = machines(&settings);
     let mut worlds = worlds(&machines);
     worlds.retain(|world| world.name().contains(&settings.only));
@@ -106,6 +117,8 @@ fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
         noises: vec![0.02, 0.03, 0.05],
         topologies: std::env::var_os("NEARFAR_TOPOLOGIES").map_or(default, PathBuf::from),
         only: String::new(),
+        unexplained: vec![0.004],
+        first_seed: FIRST_SEED,
         brief: false,
         smoke,
     };
@@ -117,11 +130,9 @@ fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
             "--what" => settings.what = value()?,
             "--topologies" => settings.topologies = value()?.into(),
             "--seeds" => settings.seeds = value()?.parse().map_err(|_| "--seeds needs a number")?,
-            "--noise" => {
-                let percents: Result<Vec<f64>, _> = value()?.split(',').map(str::parse::<f64>).collect();
-                let percents = percents.map_err(|_| "--noise needs percents such as 2,3,5")?;
-                settings.noises = percents.iter().map(|percent| percent / 100.0).collect();
-            }
+            "--first-seed" => settings.first_seed = value()?.parse().map_err(|_| "--first-seed needs a number")?,
+            "--noise" => settings.noises = fractions(&value()?)?,
+            "--unexplained" => settings.unexplained = fractions(&value()?)?,
             other => return Err(format!("place: unknown word '{other}'; see the first lines of its main.rs")),
         }
     }
@@ -129,6 +140,12 @@ fn settings(words: impl Iterator<Item = String>) -> Result<Settings, String> {
         (settings.seeds, settings.noises) = (2, vec![0.03]);
     }
     Ok(settings)
+}
+
+fn fractions(text: &str) -> Result<Vec<f64>, String> {
+    let percents: Result<Vec<f64>, _> = text.split(',').map(str::parse::<f64>).collect();
+    let percents = percents.map_err(|_| format!("'{text}' is not a list of percents such as 2,3,5"))?;
+    Ok(percents.iter().map(|percent| percent / 100.0).collect())
 }
 
 /// A topology from a file, and the number of threads of its programs.
@@ -222,26 +239,9 @@ fn run(settings: &Settings, worlds: &[World], setting: &Setting<'_>) -> bool {
     table::print(setting.what, setting.weather, setting.budget, &rows, settings.brief)
 }
 
-/// Runs all seeds of one world on several threads. The result does not depend on their number.
+/// Runs the seeds of one world.
 fn row(seeds: usize, world: &World, setting: &Setting<'_>) -> Row {
-    let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..WORKERS {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= seeds {
-                        break;
-                    }
-                    let outcome = one(world, setting, FIRST_SEED + index);
-                    outcomes.lock().expect("no worker panicked").push((index, outcome));
-                }
-            });
-        }
-    });
-    let mut outcomes = outcomes.into_inner().expect("no worker panicked");
-    outcomes.sort_by_key(|(index, _)| *index);
+    let outcomes = in_parallel(seeds, |index| one(world, setting, FIRST_SEED + index));
     let exhaustive = |run: usize| {
         let (mut machine, ..) = machine(world, setting, run);
         rules::exhaustive(&mut machine, world.len(), INDIFFERENCE) as f64
@@ -251,8 +251,31 @@ fn row(seeds: usize, world: &World, setting: &Setting<'_>) -> Row {
         program: world.program.clone(),
         candidates: world.len(),
         exhaustive: (0..EXHAUSTIVE_RUNS).map(exhaustive).sum::<f64>() / EXHAUSTIVE_RUNS as f64,
-        outcomes: outcomes.into_iter().map(|(_, outcome)| outcome).collect(),
+        outcomes,
     }
+}
+
+/// Computes all results on several threads. They do not depend on the number of threads.
+fn in_parallel<T: Send>(count: usize, compute: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        break;
+                    }
+                    let result = compute(index);
+                    results.lock().expect("no worker panicked").push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().expect("no worker panicked");
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The machine and the true times of one seed; identical for every rule.

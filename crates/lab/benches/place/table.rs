@@ -97,7 +97,7 @@ pub fn strict_blocks(noise: f64) -> usize {
     ((2.0 * noise * 2f64.sqrt() / 0.01).powi(2).ceil() as usize).max(5)
 }
 
-fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
+pub fn quantile(mut values: Vec<f64>, at: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values
         .get(((values.len() as f64 * at).ceil() as usize).clamp(1, values.len().max(1)) - 1)

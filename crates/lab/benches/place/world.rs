@@ -19,7 +19,7 @@ const MIGRATIONS_SD: f64 = 0.02;
 /// Cost of migrations within a larger CPU set.
 const LOOSE: f64 = 0.01;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     Compute,
     /// Threads that exchange data; fastest within one last-level cache.
@@ -69,6 +69,30 @@ impl World {
             unexplained: UNEXPLAINED_SD,
             migrations_sd: MIGRATIONS_SD,
         })
+    }
+
+    /// Returns the logarithms of the times of placements, up to a constant, if the program has these numbers of threads.
+    /// `same_work`: the amount of work does not depend on the number of threads.
+    pub fn base(
+        topology: &Topology,
+        placements: &[Placement],
+        program: Program,
+        threads: impl Iterator<Item = usize>,
+        same_work: bool,
+    ) -> Vec<f64> {
+        let ground = Ground::new(topology);
+        let time = |(placement, threads): (&Placement, usize)| {
+            let placement = Placement { threads, ..placement.clone() };
+            let is_kernel = !placement.is_pinned() && placement.memory == MemoryPolicy::Kernel;
+            let time = if is_kernel {
+                ground.kernel_log_time(&placement, program)
+            } else {
+                ground.log_time(&placement, program)
+            };
+            // Except for `Few`, the models have an amount of work per thread.
+            if same_work && program != Program::Few { time - (threads as f64).ln() } else { time }
+        };
+        placements.iter().zip(threads).map(time).collect()
     }
 
     /// Creates a world in which every candidate equals the baseline, so any claimed gain is false.

@@ -4,6 +4,9 @@
 mod fault;
 mod noise;
 mod performance;
+mod samples;
+mod speed;
+mod storage;
 
 pub use fault::Faults;
 
@@ -14,10 +17,10 @@ use model::values::placement::Route;
 use model::values::plan::stream;
 use model::values::topology::Topology;
 use model::values::trial::{
-    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, Sample, ThreadBinding, Trial, TrialOutcome, TrialStatus,
+    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, ThreadBinding, Trial, TrialOutcome, TrialStatus,
 };
 use model::values::units::{Bytes, Nanos};
-use model::values::workload::{Better, WorkloadSpec};
+use model::values::workload::WorkloadSpec;
 
 use crate::executor::Executor;
 
@@ -42,24 +45,10 @@ impl SimExecutor {
         Self { topology, specs, seed, faults, stored: 0 }
     }
 
-    fn samples(&self, trial: &Trial, spec: &WorkloadSpec, slowdown: f64) -> Vec<Sample> {
-        let speed = performance::speed(&self.topology, trial, self.seed) / slowdown;
-        let mut samples = Vec::new();
-        for metric in &spec.metrics {
-            if samples.iter().any(|sample: &Sample| sample.series == metric.series) {
-                continue;
-            }
-            let base = performance::base(&metric.unit) * performance::series_factor(&metric.series);
-            let usual = if metric.better == Better::Higher { base * speed } else { base / speed };
-            let value = performance::load(trial, &metric.series).map_or(usual, |load| load / slowdown);
-            samples.push(Sample { series: metric.series.clone(), value });
-        }
-        samples
-    }
-
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
         let second = (!trial.placement.server_cpus.is_empty()).then(|| Box::new(second_evidence(trial, wall)));
         let cpus = trial.placement.cpus();
+        let pinned = if trial.placement.loose { &[][..] } else { &trial.placement.bindings };
         let binding =
             |cpu| ThreadBinding { requested: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
         Evidence {
@@ -68,11 +57,11 @@ impl SimExecutor {
             cpus_seen: if trial.placement.is_pinned() { cpus } else { self.topology.allowed_cpus.clone() },
             polls: 1,
             threads_seen: trial.placement.threads as u64,
-            thread_bindings: trial.placement.bindings.iter().map(|cpu| binding(*cpu)).collect(),
+            thread_bindings: pinned.iter().map(|cpu| binding(*cpu)).collect(),
             pages: pages(trial),
             far: far(trial),
             budget: budget(trial),
-            device_interrupts: trial.placement.interrupts.iter().map(|route| self.interrupt(route)).collect(),
+            device_interrupts: self.interrupts(trial),
             wall,
             second,
             unavailable: BTreeMap::from([("counters".into(), "the machine is simulated".into())]),
@@ -126,13 +115,19 @@ fn pages(trial: &Trial) -> BTreeMap<NodeId, u64> {
 }
 
 impl SimExecutor {
-    /// An interrupt that arrives at the CPUs of its route, or else of the capture.
+    fn interrupts(&self, trial: &Trial) -> Vec<DeviceInterrupt> {
+        trial.placement.interrupts.iter().map(|route| self.interrupt(route)).collect()
+    }
+
+    /// An interrupt that arrives at one of the CPUs of its route, or else of the capture. Interrupts with the same CPUs
+    /// take turns, as the kernel spreads them.
     fn interrupt(&self, route: &Route) -> DeviceInterrupt {
         let all = self.topology.devices.iter().flat_map(|device| &device.interrupts);
         let found = all.into_iter().find(|interrupt| interrupt.number == route.number);
         let found = found.map(|interrupt| interrupt.affinity.clone()).unwrap_or_default();
         let cpus = if route.cpus.is_empty() { found } else { route.cpus.clone() };
-        let effective: CpuSet = cpus.first().into_iter().collect();
+        let turn = route.number as usize % cpus.len().max(1);
+        let effective: CpuSet = cpus.iter().nth(turn).into_iter().collect();
         DeviceInterrupt {
             device: route.device.clone(),
             number: route.number,
@@ -158,7 +153,15 @@ impl Executor for SimExecutor {
             return Some(TrialOutcome { started_unix_ms, ..TrialOutcome::new(Err(status), Evidence::default()) });
         };
         let took = Nanos((spec.guess(&trial.parameters).0 as f64 * slowdown) as u64);
-        let outcome = TrialOutcome::new(Ok(self.samples(trial, spec, slowdown)), self.evidence(trial, took));
+        let (topology, mut evidence) = (&self.topology, self.evidence(trial, took));
+        let samples = if storage::is_storage(trial) {
+            let requests = storage::requests(topology, trial, &evidence.device_interrupts);
+            evidence.cpu_times = requests.cpu_times(topology, took, slowdown);
+            samples::of_requests(spec, &requests, slowdown)
+        } else {
+            samples::of(topology, trial, spec, (self.seed, slowdown))
+        };
+        let outcome = TrialOutcome::new(Ok(samples), evidence);
         let mut outcome = TrialOutcome { started_unix_ms, took, ..outcome };
         self.faults.inject(trial, seed, &mut outcome);
         Some(outcome)

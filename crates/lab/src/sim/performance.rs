@@ -1,214 +1,274 @@
-//! Performance model of a simulated machine: cores, SMT, caches and distances. It serves to test decisions and does not
-//! predict real machines.
+//! Performance of workloads on the simulated machines: the only table, with the source of each number. Rates are those of
+//! published studies if one measured the workload, so that a simulated run shows the finding of the study.
+//! Must not depend on topologies: `speed` applies these numbers to one.
 
-use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::values::placement::MemoryPolicy;
-use model::values::plan::stream;
-use model::values::topology::{Object, ObjectKind, Topology};
 use model::values::trial::Trial;
-use model::values::workload::Value;
-
-/// Gain of two threads on one core over one thread.
-const SMT_GAIN: f64 = 0.3;
-/// Loss of a data-sharing workload whose threads are spread over last-level caches.
-const ACROSS_CACHES_LOSS: f64 = 0.15;
-/// Fraction of memory time in a compute workload.
-const MEMORY_SHARE: f64 = 0.3;
-/// Fraction of a memory node's bandwidth that one core reaches.
-const CORE_BANDWIDTH_SHARE: f64 = 0.35;
-/// Loss of unpinned threads due to migrations.
-const KERNEL_LOSS: f64 = 0.03;
-/// Speed of each cache level relative to memory: 2, 5 and 20 ns against 100.
-const CACHE_SPEED: [f64; 3] = [50.0, 20.0, 5.0];
-/// Relative latency that each reader at full speed adds, and the maximum of all readers.
-const QUEUE_PER_READER: f64 = 0.15;
-const QUEUE_MAX: f64 = 1.5;
-/// Time of a reader for 4 KiB.
-const READ_NS: f64 = 400.0;
-/// Relative standard deviation of differences between placements that the model does not explain.
-const UNEXPLAINED_SD: f64 = 0.004;
+use model::values::workload::Parameters;
 
 /// The bottleneck of a workload.
-#[derive(Clone, Copy, PartialEq)]
-enum Limit {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Limit {
     Compute,
     Bandwidth,
-    Latency,
-    Sharing,
-    Handover,
 }
 
-/// The name of a command determines its bottleneck: `./sharing 4` is limited by sharing.
-fn limit(trial: &Trial) -> Limit {
-    let argv = trial.parameters.0.get("argv").map(ToString::to_string).unwrap_or_default();
-    let words: Vec<String> = serde_json::from_str(&argv).unwrap_or_default();
-    let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
-    match if trial.workload == "command" { program } else { &trial.workload } {
-        "stream" | "bandwidth" => Limit::Bandwidth,
-        "chase" | "loaded" | "latency" => Limit::Latency,
-        "pingpong" => Limit::Handover,
-        "threads" | "mutex" | "sharing" => Limit::Sharing,
-        _ => Limit::Compute,
+/// A measured rate in the unit of the main metric, or a time if less is better.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    pub value: f64,
+    /// Number of threads or copies that reached it together, one per core.
+    pub cores: f64,
+    /// Clock of the cores in MHz; `None` if the rate does not depend on it.
+    pub mhz: Option<f64>,
+}
+
+/// Performance of a workload. `..PLAIN` are the properties of a program that only computes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Performance {
+    pub workload: &'static str,
+    /// Parameter and value to which the row applies; `None` for all.
+    pub variant: Option<(&'static str, &'static str)>,
+    pub limit: Limit,
+    pub rate: Rate,
+    /// Gain of a second thread on a core over one thread.
+    pub smt_gain: f64,
+    /// Fraction of the speed that is lost if the threads are spread over several L3 caches.
+    pub across_l3_loss: f64,
+    /// The same for placements that leave the CPUs of their set to the kernel (`loose`), where processes of a copy may run
+    /// on CPUs of different L3 caches.
+    pub across_l3_loss_loose: f64,
+    /// Fraction of its speed by which each further copy slows down all: locks of the kernel, page cache, memory.
+    pub contention: f64,
+    /// Processes that each copy runs concurrently, if it is not pinned.
+    pub processes: usize,
+    /// Speed of a little core relative to a big one; `None` for the kernel's capacity.
+    pub little: Option<f64>,
+    /// Speed with memory interleaved over emulated nodes, at one thread and at all.
+    pub interleaved: [f64; 2],
+    /// Speed beyond a DRAM budget relative to DRAM.
+    pub beyond_dram: BeyondDram,
+}
+
+/// Speed with a working set that DRAM does not hold, relative to one that it holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeyondDram {
+    /// Managed by the paging controller (`expand:`).
+    pub steered: f64,
+    /// In the kernel's own swap (`swap:`).
+    pub swapped: f64,
+    /// Arrays in a file on a disk (`far`).
+    pub far: f64,
+}
+
+/// Measured with memory of twice the DRAM limit: docs/results/expand.md. Far: 4 of 47 GiB/s, study D.
+pub(super) const TOUCHED: BeyondDram = BeyondDram { steered: 0.2, swapped: 0.05, far: 4.0 / 47.0 };
+
+const PLAIN: Performance = Performance {
+    workload: "",
+    variant: None,
+    limit: Limit::Compute,
+    rate: Rate { value: 10_000.0, cores: 1.0, mhz: Some(3600.0) },
+    // Dhrystone in study C: 177.6 of 267.1 Mlps by three cores with two threads each, against six cores.
+    smt_gain: 0.33,
+    across_l3_loss: 0.0,
+    across_l3_loss_loose: 0.0,
+    contention: 0.0,
+    processes: 1,
+    little: None,
+    interleaved: [1.0, 1.0],
+    beyond_dram: TOUCHED,
+};
+
+/// A rate of six copies on the six cores of study C's Ryzen 5 2600 at 3.6 GHz.
+const fn ryzen(value: f64) -> Rate {
+    Rate { value, cores: 6.0, mhz: Some(3600.0) }
+}
+
+/// A rate of one A72 core of study A's RK3399 at 1.8 GHz.
+const fn a72(value: f64) -> Rate {
+    Rate { value, cores: 1.0, mhz: Some(1800.0) }
+}
+
+/// A rate of the two Xeons with 22 cores each of study D, at 2.2 GHz.
+const fn xeon(value: f64) -> Rate {
+    Rate { value, cores: 44.0, mhz: Some(2200.0) }
+}
+
+/// A rate of one A76 core of study E's Raspberry Pi 5 at 2.4 GHz.
+const fn a76(value: f64) -> Rate {
+    Rate { value, cores: 1.0, mhz: Some(2400.0) }
+}
+
+/// A test of UnixBench.
+const fn unixbench(workload: &'static str, rate: Rate, across_l3_loss: f64, contention: f64) -> Performance {
+    Performance { workload, rate, across_l3_loss, across_l3_loss_loose: across_l3_loss, contention, ..PLAIN }
+}
+
+/// `openssl speed` with 1 KiB blocks in kB/s, study A: on an A72 core, and on an A53 core relative to it.
+const fn aes(cipher: &'static str, a72_rate: f64, a53_rate: f64) -> Performance {
+    let variant = Some(("cipher", cipher));
+    Performance { workload: "crypto", variant, rate: a72(a72_rate), little: Some(a53_rate / a72_rate), ..PLAIN }
+}
+
+/// A compressor at an assumed rate in MB/s on an A76 core, with the published gains of study E.
+const fn compressor(program: &'static str, rate: f64, interleaved: [f64; 2]) -> Performance {
+    Performance {
+        workload: "compress",
+        variant: Some(("program", program)),
+        rate: a76(rate),
+        interleaved,
+        // Threads read and write one stream.
+        contention: 0.03,
+        ..PLAIN
     }
 }
 
-/// Bandwidth falls with the square root of the distance: to a twelfth, as from 47 to 4 GiB/s with arrays on an Optane
-/// SSD.
-const FAR_DISTANCE: f64 = 144.0;
+/// Published (study C): six cores on two L3 caches against six threads on one. The loss between L3 caches follows from
+/// the published ratio r and the gain of SMT: 1 - 0.5 x (1 + gain) / r.
+///
+/// Contention follows from study A: on the RK3399, six copies are 151 to 184 % faster than one (index), although its cores
+/// sum up to 3.49 of the fastest, so tests that use the page cache and the kernel's locks must scale less.
+static TABLE: &[Performance] = &[
+    unixbench("dhrystone", ryzen(267_065_871.8), 0.0, 0.0),
+    // Assumed, because no study printed its scores: MWIPS of six cores.
+    unixbench("whetstone", ryzen(23_100.0), 0.0, 0.0),
+    // 24 262.5 of 24 743.5 lps: -2 %.
+    unixbench("execl", ryzen(24_743.5), 0.322, 0.03),
+    // Assumed: KBps of six cores. Buffers are copied in the page cache, which all copies share.
+    Performance { variant: Some(("buffer", "256")), ..unixbench("file-copy", ryzen(1_100_000.0), 0.0, 0.14) },
+    Performance { variant: Some(("buffer", "1024")), ..unixbench("file-copy", ryzen(3_900_000.0), 0.0, 0.14) },
+    Performance { variant: Some(("buffer", "4096")), ..unixbench("file-copy", ryzen(11_000_000.0), 0.0, 0.2) },
+    // Assumed.
+    unixbench("pipe-throughput", ryzen(6_900_000.0), 0.0, 0.0),
+    // 1 279 005.9 of 1 734 733.0 lps: -26 % if both ends of a pipe may use both L3 caches. Pinned copies have both ends on
+    // one CPU, so they lose nothing between caches.
+    Performance { across_l3_loss: 0.0, ..unixbench("pipe-context-switching", ryzen(1_734_733.0), 0.098, 0.0) },
+    // 58 572.1 of 51 217.1 lps: +14 %.
+    unixbench("process-creation", ryzen(51_217.1), 0.419, 0.08),
+    // 35 119.4 of 43 287.2 lpm: -19 %.
+    Performance { variant: Some(("concurrent", "1")), ..unixbench("shell", ryzen(43_287.2), 0.18, 0.06) },
+    // 5137.8 of 6677.0 lpm and 2595.7 of 3363.9: -23 %. One copy of eight scripts already uses all cores of a board.
+    Performance { variant: Some(("concurrent", "8")), processes: 8, ..unixbench("shell", ryzen(6677.0), 0.136, 0.0) },
+    Performance { variant: Some(("concurrent", "16")), processes: 16, ..unixbench("shell", ryzen(3363.9), 0.138, 0.0) },
+    // Assumed.
+    unixbench("system-call-overhead", ryzen(6_600_000.0), 0.0, 0.0),
+    // m-queens, N = 17: 9.80 of 12.36 million solutions/s, -21 %; its threads share nothing, so SMT gains more.
+    Performance { smt_gain: 0.586, ..unixbench("queens", ryzen(12_357_498.9), 0.0, 0.0) },
+    // sysbench: 25 598.8 of 26 374.6 events/s, and 21.2207 of 21.2456.
+    unixbench("threads", ryzen(26_374.6), 0.315, 0.0),
+    unixbench("mutex", ryzen(21.2456), 0.334, 0.0),
+    // Assumed: sysbench memory, blocks of 1 KiB in MiB/s, in the first-level cache, so only the core matters.
+    unixbench("memory", ryzen(48_000.0), 0.0, 0.0),
+    // "cpu" are the instructions for AES, which the kernel's capacity of a core does not describe.
+    aes_software("aes-128-cbc", 92_054.87, 25_189.72),
+    aes_software("aes-256-cbc", 68_269.74, 25_242.28),
+    aes("aes-128-cbc", 1_282_523.14, 547_143.68),
+    aes("aes-256-cbc", 981_640.87, 379_278.68),
+    // Study D: 47 GiB/s local by all cores of a node, of which one core reaches a third; about 4 once the SSD is touched,
+    // expanded or not. Swap without the controller is 3.5 to 4.9 times slower: docs/results/expand.md. Study E: STREAM add, 0.98 and 1.27.
+    Performance {
+        limit: Limit::Bandwidth,
+        rate: Rate { value: STREAM_LOCAL * super::speed::CORE_BANDWIDTH_SHARE, cores: 1.0, mhz: None },
+        interleaved: [0.98, 1.27],
+        beyond_dram: BeyondDram { steered: 4.0 / 47.0, swapped: 4.0 / 47.0 / 4.0, far: 4.0 / 47.0 },
+        ..unixbench("stream", PLAIN.rate, 0.0, 0.0)
+    },
+    // Study D: 2733.51 of 2877.38 and 1274.82 of 1330.71 GFLOPS beyond DRAM.
+    Performance { variant: Some(("precision", "fp32")), ..gemm("gemm", 2877.38, 0.950) },
+    gemm("gemm", 1330.71, 0.958),
+    // The built-in product reads its files ahead: docs/results/far-arrays.md.
+    Performance { variant: Some(("precision", "fp32")), ..gemm("far-gemm", 2877.38, 0.98) },
+    gemm("far-gemm", 1330.71, 0.98),
+    // Assumed rate in GFLOPS; study E printed ratios only.
+    Performance { interleaved: [1.03, 1.25], smt_gain: 0.0, ..unixbench("hpl", a76(10.0), 0.0, 0.02) },
+    // Study D: 9.61 GTEPS in DRAM, 7.52 expanded.
+    Performance {
+        beyond_dram: BeyondDram { steered: 7.52 / 9.61, ..TOUCHED },
+        ..unixbench("bfs", xeon(9.61e9), 0.0, 0.0)
+    },
+    compressor("bzip3", 6.0, [1.29, 1.96]),
+    compressor("pigz", 25.0, [1.0, 1.28]),
+    compressor("zstd", 2.5, [1.71, 2.64]),
+    compressor("xz", 2.0, [1.10, 1.21]),
+    // Assumed: seconds of the built-in program on one A76 core.
+    Performance { interleaved: [1.0, 1.11], ..unixbench("kernel-build", a76(40.0), 0.0, 0.02) },
+];
 
-/// Speed with half of the memory in swap relative to all of it in DRAM.
-const STEERED_SPEED: f64 = 0.2;
-const SWAPPED_SPEED: f64 = 0.05;
+/// Study D: STREAM on the memory of the own node, in MB/s (47 GiB/s).
+const STREAM_LOCAL: f64 = 50_466.0;
+/// Study D: fraction that is left on the memory of the other node, whose distance is twice that of the own: 28 of 47 GiB/s.
+pub(super) const STREAM_REMOTE_SHARE: f64 = 28.0 / 47.0;
+/// STREAM of a board relative to a server's node: about 10 GB/s with LPDDR4X at 32 bits.
+pub(super) const BOARD_BANDWIDTH_SHARE: f64 = 0.2;
+/// Study D: a search with 10 of 32 edges per vertex in DRAM is at 4.41 of 9.61 GTEPS.
+pub(super) const SEMI_EXTERNAL: (f64, f64) = (10.0 / 32.0, 4.41 / 9.61);
+/// Latencies of sysbench relative to the average: minimum, 95th percentile and maximum; study C.
+pub(super) const THREADS_LATENCY: [f64; 3] = [0.15 / 0.23, 0.28 / 0.23, 9.23 / 0.23];
+pub(super) const MUTEX_LATENCY: [f64; 3] = [1602.09 / 2842.96, 2985.89 / 2842.96, 3000.67 / 2842.96];
 
-/// Speed relative to one thread on the fastest core with local memory.
-pub fn speed(topology: &Topology, trial: &Trial, seed: u64) -> f64 {
-    let cpus = cpus(topology, trial);
-    let compute: f64 = core_shares(topology, &cpus).iter().sum();
-    let distance = mean_distance(topology, &cpus, &trial.placement.memory);
-    let speed = match limit(trial) {
-        Limit::Compute => compute / (1.0 - MEMORY_SHARE + MEMORY_SHARE * distance),
-        Limit::Bandwidth => bandwidth(topology, &cpus, &trial.placement.memory) / distance.sqrt(),
-        Limit::Latency => cached(topology, &cpus, trial).unwrap_or(1.0 / distance) / queueing(trial),
-        Limit::Sharing => compute * (1.0 - ACROSS_CACHES_LOSS * (1.0 - 1.0 / last_caches(topology, &cpus))),
-        Limit::Handover => handover(topology, &cpus),
-    };
-    let key = format!("{} {} {}", trial.workload, trial.placement.cpus(), trial.placement.memory);
-    let unexplained = stream(seed, &key) as f64 / u64::MAX as f64 - 0.5;
-    // A uniform number on (-0.5, 0.5) has the standard deviation 1/sqrt(12).
-    let moved = if trial.placement.is_pinned() { 1.0 } else { 1.0 - KERNEL_LOSS };
-    // Measured with memory of twice the DRAM limit: docs/results/expand.md.
-    let budget =
-        trial.placement.budget.map_or(1.0, |budget| if budget.steered { STEERED_SPEED } else { SWAPPED_SPEED });
-    speed * moved * budget * (UNEXPLAINED_SD * 12f64.sqrt() * unexplained).exp()
+const fn aes_software(cipher: &'static str, a72_rate: f64, a53_rate: f64) -> Performance {
+    Performance { workload: AES_SOFTWARE, ..aes(cipher, a72_rate, a53_rate) }
 }
 
-/// CPUs of the threads. With more CPUs than threads, the simulated scheduler puts one thread on each core, in order.
-fn cpus(topology: &Topology, trial: &Trial) -> Vec<CpuId> {
-    let placement = &trial.placement;
-    if placement.is_pinned() && placement.bindings.len() <= placement.threads {
-        return placement.bindings.clone();
-    }
-    let allowed = if placement.is_pinned() { placement.cpus() } else { topology.allowed_cpus.clone() };
-    let cores: Vec<CpuSet> = topology.cores().iter().map(|core| core.intersection(&allowed)).collect();
-    let widest = cores.iter().map(CpuSet::len).max().unwrap_or(1);
-    let in_turn = (0..widest).flat_map(|thread| cores.iter().filter_map(move |core| core.iter().nth(thread)));
-    in_turn.take(placement.threads).collect()
+/// Name in the table of workload `crypto` without the CPU's instructions.
+const AES_SOFTWARE: &str = "crypto in software";
+
+const fn gemm(workload: &'static str, rate: f64, steered: f64) -> Performance {
+    let beyond_dram = BeyondDram { steered, ..TOUCHED };
+    // Both threads of a core would use the same multipliers.
+    Performance { workload, rate: xeon(rate), smt_gain: 0.0, beyond_dram, ..PLAIN }
 }
 
-/// Contribution of each used core: the capacity of its kind, plus the SMT gain.
-fn core_shares(topology: &Topology, cpus: &[CpuId]) -> Vec<f64> {
-    let used_cpus: CpuSet = cpus.iter().copied().collect();
-    let used = topology.cores().into_iter().filter(|core| core.intersects(&used_cpus));
-    used.map(|core| {
-        let threads = core.intersection(&used_cpus).len() as f64;
-        let capacity = core.first().map_or(1.0, |cpu| capacity(topology, cpu));
-        capacity * (1.0 + SMT_GAIN * (1.0 - 1.0 / threads.max(1.0)))
-    })
-    .collect()
+/// A disk, and what its requests cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Disk {
+    /// Word in the name of its device file.
+    pub name: &'static str,
+    /// Time of a request in the disk and on the bus, in us.
+    pub latency_us: f64,
+    /// Maximum of small requests per second.
+    pub iops: f64,
+    /// Maximum of large requests, in MB/s.
+    pub megabytes: f64,
+    /// CPU time of a request: of the application with its system calls, and of the interrupt with the driver.
+    pub application_us: f64,
+    pub driver_us: f64,
 }
 
-fn capacity(topology: &Topology, cpu: CpuId) -> f64 {
-    let kinds = &topology.cpu_kinds;
-    let best = kinds.iter().map(|kind| kind.efficiency).max().unwrap_or(0).max(1);
-    let Some(kind) = kinds.iter().find(|kind| kind.cpus.contains(cpu)) else { return 1.0 };
-    match kind.capacity {
-        Some(capacity) => f64::from(capacity) / 1024.0,
-        None if kinds.len() > 1 => 0.5 + 0.5 * f64::from(kind.efficiency.max(0)) / f64::from(best),
-        None => 1.0,
-    }
+/// Study B printed changes only, so the times of its USB 3 UASP disks are assumed. 5 Gbit/s carry about 430 MB/s; 4 KiB requests at a depth of 32 are limited by the CPU of
+/// the application. Study D: Optane P4800X, 10 us, 550 000 IO/s and 2400 MB/s.
+static DISKS: [Disk; 2] = [
+    Disk { name: "nvme", latency_us: 8.0, iops: 550_000.0, megabytes: 2400.0, application_us: 1.2, driver_us: 0.8 },
+    Disk { name: "", latency_us: 160.0, iops: 60_000.0, megabytes: 430.0, application_us: 20.0, driver_us: 12.0 },
+];
+
+/// Study B: with the interrupt pinned, small requests at a depth of 32 differ by up to 34 % between the nodes of the
+/// application; the interrupt's cache lines then cross the link between the sockets.
+pub(super) const APPLICATION_ACROSS_NODES: f64 = 1.0 / (1.0 - 0.34);
+/// Registers of a device on the other socket: an uncached access takes about a microsecond more.
+pub(super) const DRIVER_ACROSS_NODES: f64 = 1.3;
+/// Latency of a wake-up on the other socket, in us.
+pub(super) const WAKE_UP_ACROSS_NODES_US: f64 = 6.0;
+/// CPU time per KiB of a request, in us: pages are mapped for the device.
+pub(super) const PER_KIB_US: f64 = 0.05;
+
+/// Returns the disk of a device file.
+pub(super) fn disk(file: &str) -> &'static Disk {
+    DISKS.iter().find(|disk| file.contains(disk.name)).expect("the name of the last disk is empty")
 }
 
-/// Mean distance from CPUs to memory; 1 is local. It is halved towards 1, because most machines differ less than the
-/// firmware's table.
-fn mean_distance(topology: &Topology, cpus: &[CpuId], memory: &MemoryPolicy) -> f64 {
-    if memory.is_beyond_dram() {
-        return FAR_DISTANCE;
-    }
-    let nodes: Vec<NodeId> = memory.promised_nodes().map(|nodes| nodes.iter().collect()).unwrap_or_default();
-    let Some(distances) = topology.node_distances().filter(|_| !nodes.is_empty()) else { return 1.0 };
-    let mut total = 0.0;
-    let mut count = 0.0;
-    for cpu in cpus {
-        let Some(home) = topology.nodes_of_cpu(*cpu).first().copied() else { continue };
-        for node in &nodes {
-            total += distances.between(home, *node).map_or(1.0, |distance| distance as f64 / 10.0);
-            count += 1.0;
-        }
-    }
-    if count == 0.0 { 1.0 } else { f64::midpoint(1.0, total / count) }
+/// Returns the performance of a trial's workload; `None` for commands and for workloads without a row.
+pub(super) fn of(trial: &Trial) -> Option<&'static Performance> {
+    let software = trial.workload == "crypto" && text(&trial.parameters, "instructions").as_deref() == Some("software");
+    let workload = if software { AES_SOFTWARE } else { &trial.workload };
+    TABLE.iter().find(|row| row.workload == workload && row.variant.is_none_or(|variant| has(trial, variant)))
 }
 
-/// Bandwidth in units of one core: it grows with the cores until the memory nodes are saturated.
-fn bandwidth(topology: &Topology, cpus: &[CpuId], memory: &MemoryPolicy) -> f64 {
-    let cores = core_shares(topology, cpus).len() as f64;
-    let used_cpus: CpuSet = cpus.iter().copied().collect();
-    let nodes = memory.promised_nodes().map_or_else(|| topology.local_nodes(&used_cpus).len(), NodeSet::len);
-    cores.min(nodes.max(1) as f64 / CORE_BANDWIDTH_SHARE)
+fn has(trial: &Trial, (name, value): (&str, &str)) -> bool {
+    text(&trial.parameters, name).as_deref() == Some(value)
 }
 
-/// Speed of the smallest cache that holds the working set, relative to memory. `None` if no cache holds it.
-fn cached(topology: &Topology, cpus: &[CpuId], trial: &Trial) -> Option<f64> {
-    let cpu = *cpus.first()?;
-    let Some(Value::Integer(bytes)) = trial.parameters.0.get("size") else { return None };
-    let own = topology.objects.iter().filter(|object| object.cpus.contains(cpu)).filter_map(|object| object.cache);
-    let level = own.filter(|cache| cache.bytes.0 >= bytes.unsigned_abs()).map(|cache| cache.level).min()?;
-    Some(CACHE_SPEED[(level as usize - 1).min(CACHE_SPEED.len() - 1)])
-}
-
-/// Factor by which readers lengthen a load: more readers with shorter pauses fill the memory queues.
-fn queueing(trial: &Trial) -> f64 {
-    if trial.workload != "loaded" {
-        return 1.0;
-    }
-    let Some(Value::Integer(delay_ns)) = trial.parameters.0.get("delay") else { return 1.0 };
-    let readers = trial.placement.threads.saturating_sub(1) as f64;
-    1.0 + (readers * QUEUE_PER_READER).min(QUEUE_MAX) * READ_NS / (READ_NS + delay_ns.unsigned_abs() as f64)
-}
-
-/// Total bandwidth of the readers of `loaded` in MB/s. Each alternates a 4 KiB read, longer in a full queue, and a
-/// pause.
-pub fn load(trial: &Trial, series: &str) -> Option<f64> {
-    if (trial.workload.as_str(), series) != ("loaded", "load") {
-        return None;
-    }
-    let Some(Value::Integer(delay_ns)) = trial.parameters.0.get("delay") else { return None };
-    let readers = trial.placement.threads.saturating_sub(1) as f64;
-    // Bytes per ns are GB/s.
-    Some(readers * 4096.0 / (READ_NS * queueing(trial) + delay_ns.unsigned_abs() as f64) * 1e3)
-}
-
-/// Speed of a cache-line transfer by the closest object that both CPUs share: core, cache, package, machine.
-fn handover(topology: &Topology, cpus: &[CpuId]) -> f64 {
-    let shares = |object: &&Object| cpus.iter().all(|cpu| object.cpus.contains(*cpu));
-    let kinds: Vec<ObjectKind> = topology.objects.iter().filter(shares).map(|object| object.kind).collect();
-    match kinds {
-        kinds if kinds.contains(&ObjectKind::Core) => 10.0,
-        kinds if kinds.contains(&ObjectKind::Cache) => 3.0,
-        kinds if kinds.contains(&ObjectKind::Package) => 1.5,
-        _ => 1.0,
-    }
-}
-
-fn last_caches(topology: &Topology, cpus: &[CpuId]) -> f64 {
-    let used_cpus: CpuSet = cpus.iter().copied().collect();
-    let level = topology.last_cache_level().unwrap_or(0);
-    (topology.caches(level).filter(|cache| cache.cpus.intersects(&used_cpus)).count().max(1)) as f64
-}
-
-/// A plausible base value for a unit; only ratios are meaningful.
-pub fn base(unit: &str) -> f64 {
-    match unit {
-        "MB/s" | "MiB/s" => 20_000.0,
-        "ns" => 100.0,
-        "us" => 80.0,
-        "ms" => 1.0,
-        "s" => 5.0,
-        "MiB" => 64.0,
-        _ => 10_000.0,
-    }
-}
-
-/// Fixed factor of a series, between 0.8 and 1.2, so that the series of a trial differ.
-pub fn series_factor(series: &str) -> f64 {
-    0.8 + 0.4 * (stream(0, series) as f64 / u64::MAX as f64)
+/// The text of a parameter.
+pub(super) fn text(parameters: &Parameters, name: &str) -> Option<String> {
+    parameters.0.get(name).map(ToString::to_string)
 }

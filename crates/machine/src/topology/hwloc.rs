@@ -118,7 +118,7 @@ fn convert(object: &TopologyObject, parent: Option<usize>, nodes: &[&TopologyObj
     let node_index = |child: &TopologyObject| nodes.iter().position(|node| std::ptr::eq(*node, child));
     Ok(Object {
         kind: kind(object.object_type()),
-        os_index: object.os_index().map(|number| number as u32),
+        os_index: object.os_index().map(number).transpose()?,
         cpus: object.cpuset().map_or(Ok(CpuSet::new()), |cpus| id_set(&*cpus))?,
         parent,
         children: Vec::new(),
@@ -162,6 +162,13 @@ fn memory_node(object: &TopologyObject) -> Result<MemoryNode, String> {
         bytes: Bytes(bytes),
         subtype: object.subtype().map(|subtype| subtype.to_string_lossy().into_owned()),
     })
+}
+
+fn number(number: usize) -> Result<u32, String> {
+    if number > NUMBER_MAX {
+        return Err(format!("the number {number} of an object is larger than {NUMBER_MAX}"));
+    }
+    Ok(number as u32)
 }
 
 fn node_id(object: &TopologyObject) -> Result<NodeId, String> {

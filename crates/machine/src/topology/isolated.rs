@@ -155,7 +155,7 @@ fn parse_result(source: &TopologySource, exit: &ChildExit) -> Result<Topology, T
             TIME_MAX.as_secs(),
             OUTPUT_BYTES_MAX >> 20
         );
-        return Err(refused(what).with_hint(BROKEN_FILE_HINT));
+        return Err(refused(what).with_hint(hint(source)));
     };
     if status.success() {
         let topology: Topology = serde_json::from_slice(&exit.output)
@@ -171,10 +171,16 @@ fn parse_result(source: &TopologySource, exit: &ChildExit) -> Result<Topology, T
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit status {}", code.unwrap_or(-1)),
     };
-    Err(refused(format!("hwloc crashed on it ({cause})")).with_hint(BROKEN_FILE_HINT))
+    Err(refused(format!("hwloc crashed on it ({cause})")).with_hint(hint(source)))
 }
 
-const BROKEN_FILE_HINT: &str = "the file is malformed; 'lstopo -i FILE' shows whether hwloc's own tool can read it";
+fn hint(source: &TopologySource) -> &'static str {
+    match source {
+        TopologySource::Live => "repeat the command when the machine is less busy; 'lstopo' is hwloc's own tool",
+        TopologySource::Synthetic(_) => "use a description of a smaller machine",
+        _ => "the file is malformed; 'lstopo -i FILE' shows whether hwloc's own tool can read it",
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -184,6 +190,14 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", text]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         parse_result(&TopologySource::XmlFile("FILE".into()), &run(&mut command).unwrap())
+    }
+
+    #[test]
+    fn live_machine_under_load_is_not_a_malformed_file() {
+        let exit = || ChildExit { status: None, output: Vec::new(), stderr: Vec::new() };
+        let text = |source: TopologySource| format!("{:?}", parse_result(&source, &exit()).unwrap_err());
+        assert!(text(TopologySource::Live).contains("less busy"));
+        assert!(text(TopologySource::XmlFile("a.xml".into())).contains("malformed"));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! not depend on the meaning of settings.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use files::NewFile;
 use model::values::undo::SettingChange;
 
 /// File name in the state directory.
@@ -28,11 +29,25 @@ impl Journal {
 
     /// Returns its entries, oldest first, or an empty list if the file does not exist.
     pub(super) fn read(&self) -> io::Result<Vec<SettingChange>> {
-        match std::fs::read_to_string(self.path()) {
+        match self.text() {
             Ok(text) => parse(&text).map_err(|why| io::Error::new(ErrorKind::InvalidData, why)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads the file. Restoring writes its values, so no other user, root excepted, may have changed it.
+    fn text(&self) -> io::Result<String> {
+        let mut file =
+            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;
+        let about = file.metadata()?;
+        let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&about.uid()) && about.mode() & 0o022 == 0;
+        if !(is_trusted && about.is_file()) {
+            return Err(io::Error::new(ErrorKind::PermissionDenied, "another user can change it"));
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(text)
     }
 
     /// Appends a line. On return, the line and the directory entry are synced to disk.
@@ -55,11 +70,9 @@ impl Journal {
         if changes.is_empty() {
             std::fs::remove_file(self.path()).or_else(ignore_missing)?;
         } else {
-            let partial = self.dir.join("undo.journal-partial");
-            let mut file = File::create(&partial)?;
-            file.write_all(changes.iter().map(line).collect::<String>().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&partial, self.path())?;
+            let new = NewFile::create(&self.path())?;
+            new.file().write_all(changes.iter().map(line).collect::<String>().as_bytes())?;
+            new.replace()?;
         }
         File::open(&self.dir).and_then(|dir| dir.sync_all()).or_else(ignore_missing)
     }
@@ -90,6 +103,9 @@ fn create_dir_synced(dir: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use model::values::undo::SettingTarget;
 
     use super::*;
@@ -118,6 +134,21 @@ mod tests {
         assert_eq!(journal.read().unwrap(), [change("2")]);
         journal.replace(&[]).unwrap();
         assert!(!journal.path().exists());
+    }
+
+    #[test]
+    fn journal_that_others_can_change_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::in_dir(dir.path());
+        journal.add(&change("1")).unwrap();
+        let refused = || journal.read().err().map(|error| error.kind());
+        std::fs::set_permissions(journal.path(), Permissions::from_mode(0o666)).unwrap();
+        assert_eq!(refused(), Some(ErrorKind::PermissionDenied));
+        std::fs::set_permissions(journal.path(), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(refused(), None);
+        std::fs::rename(journal.path(), dir.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", journal.path()).unwrap();
+        assert!(refused().is_some(), "a link is not followed");
     }
 
     #[test]

@@ -184,6 +184,8 @@ fn record(machine: usize, run: usize, round: usize, planted: bool, seed: u64) ->
             repeat,
             compare_by: "placement".into(),
             baseline: None,
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: None,
             size: None,
             command: Vec::new(),

@@ -217,6 +217,8 @@ mod tests {
             repeat: StoppingRule { warmup: 0, min: 3, max: 3, precision: 0.0, budget: second, time_limit: second },
             compare_by: "placement".into(),
             baseline: None,
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: None,
             size: None,
             command: Vec::new(),
@@ -233,6 +235,7 @@ mod tests {
             test: workload.to_string(),
             parameters: Parameters(parameters),
             placement: Placement { name: placement.to_string(), ..Placement::kernel(*threads) },
+            main: None,
         }
     }
 

@@ -142,7 +142,7 @@ mod tests {
             let name = format!("kernel+{}", budget.name());
             let placement = Placement { name: name.clone(), budget: Some(budget), ..Placement::kernel(1) };
             let (workload, test, parameters) = ("command".to_string(), "command".to_string(), Parameters::default());
-            cells.push(Cell { key: name.clone(), workload, test, parameters, placement });
+            cells.push(Cell { key: name.clone(), workload, test, parameters, placement, main: None });
             let value = ComparedValue {
                 median: 1.0,
                 change_percent: Some(*change),
@@ -166,10 +166,13 @@ mod tests {
         let comparison = Comparison {
             by: "placement".into(),
             baseline: "kernel".into(),
+            baselines: BTreeMap::new(),
             columns: Vec::new(),
             rows: vec![row],
             geomean: Vec::new(),
+            efficiency: Vec::new(),
             notes: Vec::new(),
+            stamp: crate::values::stamp::Stamp::default(),
         };
         let plan = plan(cells);
         assert_eq!(SizeAnswer::of(&Plan { size: None, ..plan.clone() }, &comparison), None, "another purpose");
@@ -187,6 +190,8 @@ mod tests {
             repeat: StoppingRule { warmup: 0, min: 3, max: 3, precision: 0.0, budget: second, time_limit: second },
             compare_by: "placement".into(),
             baseline: Some("kernel".into()),
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: None,
             size: Some(SizePlan { need: Bytes(4 << 30), within_percent: 5.0 }),
             command: Vec::new(),
@@ -249,7 +254,7 @@ mod tests {
         let written = serde_json::json!(["xz", "-k", "a b"]).to_string();
         let parameters = Parameters([("argv".to_string(), Value::Text(written))].into());
         let (key, workload, test) = ("k".to_string(), "command".to_string(), "command".to_string());
-        let plan = plan(vec![Cell { key, workload, test, parameters, placement: Placement::kernel(1) }]);
+        let plan = plan(vec![Cell { key, workload, test, parameters, placement: Placement::kernel(1), main: None }]);
         assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"])), Some(Bytes(4 << 30)));
         assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a", "b"])), None);
         assert_eq!(need_of(&Plan { size: None, ..plan }, &argv(&["xz", "-k", "a b"])), None);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::statistics::geometric_mean;
+use crate::values::stamp::Stamp;
 
 /// Index of a score that equals the baseline.
 const BASELINE_INDEX: f64 = 10.0;
@@ -52,6 +53,9 @@ pub struct IndexTable {
     pub groups: Vec<IndexGroup>,
     /// Limits on the interpretation of the indices.
     pub notes: Vec<String>,
+    /// Whether the runs were simulated or smoke tests.
+    #[serde(flatten)]
+    pub stamp: Stamp,
 }
 
 /// Tests and indices of one group.
@@ -122,7 +126,28 @@ pub fn index_of(score: f64, test: &IndexTest) -> f64 {
 }
 
 pub fn find(name: &str) -> Option<&'static IndexTest> {
+    let name = named(name)?;
     TESTS.iter().find(|test| test.name == name)
+}
+
+/// Tests outside the index: title in reports, and name.
+pub const OTHERS: [(&str, &str); 1] = [("Shell Scripts (16 concurrent)", "shell-16")];
+
+/// Returns the name of a test of UnixBench from its name, its title in reports, or a shorter form of the title
+/// (`Dhrystone 2`, `Shell Scripts 8`, `File Copy 1024`).
+pub fn named(text: &str) -> Option<&'static str> {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let asked = words(text);
+    let titles = || TESTS.iter().map(|test| (test.title, test.name)).chain(OTHERS);
+    let exact = titles().find(|(title, name)| text == *name || words(title) == asked || words(name) == asked);
+    let shortened = || {
+        let mut matching = titles().filter(|(title, _)| asked.len() > 1 && words(title).starts_with(&asked));
+        matching.next().filter(|_| matching.next().is_none())
+    };
+    exact.or_else(shortened).map(|(_, name)| name)
 }
 
 /// Returns the name of a workload's test in the index. The variant is part of the name: `shell-8`.
@@ -157,7 +182,7 @@ pub fn indices(by: &str, columns: Vec<String>, scores: &[Score]) -> Result<Index
     let groups: Vec<IndexGroup> =
         groups.iter().map(|(name, scores)| group(name, &columns, scores)).collect::<Result<_, _>>()?;
     let notes = notes(&groups);
-    Ok(IndexTable { by: by.into(), columns, groups, notes })
+    Ok(IndexTable { by: by.into(), columns, groups, notes, stamp: Stamp::default() })
 }
 
 fn group(name: &str, columns: &[String], scores: &[(&'static IndexTest, &Score)]) -> Result<IndexGroup, String> {
@@ -205,7 +230,7 @@ fn index(tests: &[TestIndex], column: usize) -> Option<Index> {
 fn notes(groups: &[IndexGroup]) -> Vec<String> {
     let mut notes = vec![
         "UnixBench index as defined in version 5.1.3: 10 is a SPARCstation 20-61; the worst third of a test's passes is \
-         dropped"
+         dropped, so that the index has no interval; compare without --index shows those of the tests"
             .to_string(),
     ];
     let mut partial: Vec<usize> =
@@ -282,6 +307,24 @@ mod tests {
         assert_eq!(name_of("shell", &parameters("concurrent", "8")), "shell-8");
         assert_eq!(name_of("file-copy", &parameters("buffer", "256")), "file-copy-256");
         assert_eq!(name_of("execl", &parameters("time", "3s")), "execl");
+    }
+
+    #[test]
+    fn tests_are_found_by_name_title_and_short_title() {
+        let names = [
+            "dhrystone",
+            "Dhrystone 2",
+            "DOUBLE-PRECISION WHETSTONE",
+            "Shell Scripts 8",
+            "Shell Scripts (16 concurrent)",
+        ];
+        assert_eq!(names.map(named), ["dhrystone", "dhrystone", "whetstone", "shell-8", "shell-16"].map(Some));
+        assert_eq!(
+            ["Pipe-based Context Switching", "file copy 4096"].map(named),
+            ["pipe-context-switching", "file-copy-4096"].map(Some)
+        );
+        assert_eq!(["Shell Scripts", "pipe", "queens", "system", ""].map(named), [None; 5]);
+        assert!(find("shell-16").is_none(), "not part of the index");
     }
 
     #[test]

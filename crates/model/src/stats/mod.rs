@@ -1,4 +1,5 @@
 //! Statistics and sequential elimination. Must not depend on topologies, plans or stores.
 
 pub mod racing;
+pub mod search;
 pub mod statistics;

@@ -4,6 +4,7 @@
 pub mod calendar;
 pub mod capture;
 pub mod comparison;
+pub mod csv_text;
 pub mod id_set;
 pub mod machine_class;
 pub mod placement;
@@ -11,6 +12,7 @@ pub mod plan;
 pub mod record;
 pub mod settings;
 pub mod shell;
+pub mod stamp;
 pub mod suggest;
 pub mod topology;
 pub mod trial;

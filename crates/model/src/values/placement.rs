@@ -25,6 +25,9 @@ pub struct Placement {
     /// placements may be longer, if the user named more CPUs than threads.
     #[serde(rename = "seats")]
     pub bindings: Vec<CpuId>,
+    /// Whether every thread and process may run on all of these CPUs, as under taskset, instead of on one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loose: bool,
     pub memory: MemoryPolicy,
     /// CPUs of a second command that runs concurrently, such as the server of a load generator. Empty if there is no
     /// second command or the kernel chooses. Both commands have the same memory policy.
@@ -87,6 +90,7 @@ impl Placement {
             reason: "no binding: the kernel chooses".into(),
             threads,
             bindings: Vec::new(),
+            loose: false,
             memory: MemoryPolicy::Kernel,
             server_cpus: CpuSet::default(),
             interrupts: Vec::new(),

@@ -2,8 +2,12 @@
 //! block runs each cell once in a new random order, so that drift affects all cells equally.
 
 mod race;
+mod search;
 
 pub use race::{MemoryChoice, RacePlan, RaceRules, ReductionStep, Stages};
+pub use search::{EarlierProgram, MachineFeatures, ProgramKind, SEARCH_VERSION, SearchPlan, ThreadChoice};
+
+use std::collections::BTreeMap;
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -13,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::{Bytes, Nanos};
-use crate::values::workload::{Parameters, WorkloadSpec};
+use crate::values::workload::{MetricSpec, Parameters, WorkloadSpec};
 
 /// The cells to run and the stopping rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +36,12 @@ pub struct Plan {
     pub compare_by: String,
     /// Column that the others are compared with; `None` for the first.
     pub baseline: Option<String>,
+    /// Cells that are shown in percent of reference cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub efficiency: Vec<EfficiencyRule>,
+    /// Whether the budget ends the run before its minimum number of blocks: the user has lowered it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub budget_wins: bool,
     /// Rules of the race; `None` for an experiment, which runs all cells to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub race: Option<RacePlan>,
@@ -54,6 +64,33 @@ pub struct Cell {
     /// All parameters, with defaults filled in.
     pub parameters: Parameters,
     pub placement: Placement,
+    /// Name of the main metric, if it is not the first metric of the workload. Not part of the key: it does not affect
+    /// the trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub main: Option<String>,
+}
+
+/// Cells to show in percent of a reference cell, which may have other parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EfficiencyRule {
+    pub cells: CellSelector,
+    pub reference: CellSelector,
+    /// Parameter whose value in the reference is the next smaller one than in the cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_smaller: Option<String>,
+}
+
+/// Selects cells by their properties. An empty list selects all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellSelector {
+    /// Titles of tests: their names without parameters.
+    #[serde(default)]
+    pub tests: Vec<String>,
+    #[serde(default)]
+    pub placements: Vec<String>,
+    /// Formatted values by parameter.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Vec<String>>,
 }
 
 /// A cell that this machine cannot run.
@@ -92,6 +129,8 @@ pub enum By {
     Run,
     /// Any recorded fact by key.
     Fact(String),
+    /// Several of the others: a column is a combination of their values.
+    Several(Vec<By>),
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,7 +144,7 @@ pub struct StoppingRule {
     /// Maximum half-width of the 95 % interval of every cell's main metric, as a fraction of its median. Measuring
     /// stops when all cells meet it.
     pub precision: f64,
-    /// Time after which no new block begins.
+    /// Time after which no new block begins, once the minimum number of blocks is complete.
     pub budget: Nanos,
     /// Maximum duration of a single trial.
     pub time_limit: Nanos,
@@ -127,11 +166,18 @@ pub struct NextBlock {
     pub time_limit: Nanos,
     /// Lower limit for all cells except the first, which is the baseline of a race.
     pub kill_limit: Option<Nanos>,
+    /// Time that the trials of this block may take together: no trial begins after it, and a trial is killed at its
+    /// end. `None` if there is no limit.
+    pub time_left: Option<Nanos>,
 }
 
 impl By {
-    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME` or a fact's key.
+    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME`, a fact's key, or several of them
+    /// separated by commas.
     pub fn parse(text: &str) -> Self {
+        if text.contains(',') {
+            return Self::Several(text.split(',').map(|part| Self::parse(part.trim())).collect());
+        }
         match text {
             "placement" => Self::Placement,
             "threads" => Self::Threads,
@@ -155,6 +201,24 @@ impl By {
             Self::Boot => "boot".into(),
             Self::Run => "run".into(),
             Self::Fact(key) => key.clone(),
+            Self::Several(all) => all.iter().map(Self::name).collect::<Vec<_>>().join(","),
+        }
+    }
+
+    /// Returns the dimensions of which a column's name consists; at least one.
+    pub fn dimensions(&self) -> Vec<Self> {
+        match self {
+            Self::Several(all) => all.clone(),
+            one => vec![one.clone()],
+        }
+    }
+
+    /// Whether the columns are within a run, so that one run is enough.
+    pub fn is_within_runs(&self) -> bool {
+        match self {
+            Self::Placement | Self::Threads | Self::Parameter(_) => true,
+            Self::Host | Self::Boot | Self::Run | Self::Fact(_) => false,
+            Self::Several(all) => all.iter().all(Self::is_within_runs),
         }
     }
 }
@@ -177,7 +241,20 @@ impl NextBlock {
         let kill = self.kill_limit.filter(|_| cell != 0);
         kill.map_or(self.time_limit, |kill| kill.min(self.time_limit))
     }
+
+    /// Returns the time limit for the next trial of a cell, after the trials of this block have taken `spent`. `None`
+    /// if the block may not begin another trial.
+    pub fn time_limit_after(&self, cell: usize, spent: Nanos) -> Option<Nanos> {
+        let limit = self.time_limit_for(cell);
+        let Some(time_left) = self.time_left else { return Some(limit) };
+        let left = Nanos(time_left.0.saturating_sub(spent.0));
+        (left > Nanos(0)).then(|| limit.min(left.max(KILLED_FROM)))
+    }
 }
+
+/// Minimum time before a trial of a race is killed: a short disturbance of the machine takes many times as long as a
+/// short trial.
+pub const KILLED_FROM: Nanos = Nanos(1_000_000_000);
 
 /// Maximum attempts per repetition: an invalid trial is retried at the end of its block.
 pub const ATTEMPTS_MAX: u32 = 3;
@@ -200,7 +277,7 @@ impl Cell {
             placement.cpus(),
             placement.memory
         );
-        Self { key, workload: spec.name.clone(), test, parameters, placement }
+        Self { key, workload: spec.name.clone(), test, parameters, placement, main: None }
     }
 }
 
@@ -242,6 +319,13 @@ impl Plan {
         }
     }
 
+    /// Returns the main metric of a cell: the first of its workload, unless the experiment chose another.
+    pub fn main_metric(&self, cell: &Cell) -> Option<&MetricSpec> {
+        let metrics = &self.spec(&cell.workload)?.metrics;
+        let chosen = cell.main.as_ref().and_then(|main| metrics.iter().find(|metric| metric.name == *main));
+        chosen.or(metrics.first())
+    }
+
     /// Returns the description of a workload of this plan.
     pub fn spec(&self, workload: &str) -> Option<&WorkloadSpec> {
         self.workloads.iter().find(|spec| spec.name == workload)
@@ -264,6 +348,7 @@ mod tests {
             test: "w".into(),
             parameters: Parameters::default(),
             placement: Placement::kernel(1),
+            main: None,
         };
         let second = Nanos(1_000_000_000);
         let repeat = StoppingRule { warmup: 1, min: 5, max: 9, precision: 0.02, budget: second, time_limit: second };
@@ -276,6 +361,8 @@ mod tests {
             repeat,
             compare_by: "placement".into(),
             baseline: None,
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: None,
             size: None,
             command: Vec::new(),

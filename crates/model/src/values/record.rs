@@ -49,6 +49,8 @@ pub struct RunSummary {
     pub host: Option<String>,
     /// `CAPTURE:SEED` for a simulated machine.
     pub simulated: Option<String>,
+    /// Whether it is a smoke test.
+    pub smoke: bool,
     /// Fingerprint of the machine's settings.
     pub fingerprint: String,
     /// Start time in milliseconds since 1970.

@@ -11,6 +11,14 @@ use sha2::{Digest, Sha256};
 const VOLATILE_KEYS: [&str; 4] =
     ["kernel.boot-id", "memory.total-bytes", "memory.available-bytes", "memory.swap-used-bytes"];
 
+/// Memory policy that processes inherit: `default`, or a policy such as `interleave:0-7` that a kernel parameter or
+/// numactl has set.
+pub const MEMORY_POLICY: &str = "memory.policy";
+
+/// Facts that a program changes while it runs: `nearfar expand` adds swap, and an administrator may. A run is resumed
+/// across such a change.
+const CHANGED_BY_PROGRAMS: [&str; 1] = ["memory.swap-total-bytes"];
+
 /// Prefix of the keys of user-defined facts, such as a rack or a data centre. They are not part of the fingerprint.
 pub const LABEL: &str = "label.";
 
@@ -32,12 +40,22 @@ pub enum FactValue {
     Unavailable(String),
 }
 
+/// A key with its values in two recordings.
+pub type FactChange<'a> = (&'a str, Option<&'a FactValue>, Option<&'a FactValue>);
+
 /// Recorded facts of a machine, in display order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Settings {
     /// Facts with unique keys.
     pub facts: Vec<Fact>,
+}
+
+impl Fact {
+    /// Whether the fact has a value that recordings of earlier versions imply by omission.
+    fn is_usual(&self) -> bool {
+        self.key == MEMORY_POLICY && !matches!(&self.value, FactValue::Known(policy) if policy != "default")
+    }
 }
 
 impl Settings {
@@ -69,7 +87,7 @@ impl Settings {
 
     /// Iterates over the facts that change only if the machine is changed.
     pub fn lasting(&self) -> impl Iterator<Item = &Fact> {
-        self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()))
+        self.facts.iter().filter(|fact| !VOLATILE_KEYS.contains(&fact.key.as_str()) && !fact.is_usual())
     }
 
     /// Returns the value of a fact as an integer.
@@ -98,12 +116,27 @@ impl Settings {
         format!("{:016x}", u64::from_be_bytes(std::array::from_fn(|at| digest[at])))
     }
 
+    /// Returns the differences because of which a run on the one machine cannot be resumed on the other: those of lasting
+    /// facts that are not labels, not changed by programs, and known in at least one recording.
+    pub fn identity_changes<'a>(&'a self, other: &'a Self) -> Vec<FactChange<'a>> {
+        let is_known = |value: Option<&FactValue>| matches!(value, Some(FactValue::Known(_)));
+        let mut changes = self.differences(other);
+        changes.retain(|(key, mine, theirs)| {
+            let is_identity = !key.starts_with(LABEL) && !CHANGED_BY_PROGRAMS.contains(key);
+            is_identity && (is_known(*mine) || is_known(*theirs))
+        });
+        changes
+    }
+
     /// Returns the keys whose values differ between two recordings, without volatile ones, each with both values.
-    pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<(&'a str, Option<&'a FactValue>, Option<&'a FactValue>)> {
+    pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<FactChange<'a>> {
         let mine = self.facts.iter().map(|fact| fact.key.as_str());
         let only_theirs = other.facts.iter().map(|fact| fact.key.as_str()).filter(|key| self.fact(key).is_none());
+        let is_usual =
+            |settings: &Self, key: &str| settings.facts.iter().all(|fact| fact.key != key || fact.is_usual());
         mine.chain(only_theirs)
             .filter(|key| !VOLATILE_KEYS.contains(key))
+            .filter(|key| !is_usual(self, key) || !is_usual(other, key))
             .map(|key| (key, self.fact(key), other.fact(key)))
             .filter(|(_, mine, theirs)| mine != theirs)
             .collect()
@@ -147,6 +180,20 @@ mod tests {
     }
 
     #[test]
+    fn programs_change_facts_but_not_the_identity() {
+        let before = settings(&[("cpu.model", "a"), ("memory.swap-total-bytes", "0"), ("memory.thp", "never")]);
+        let mut after = before.clone();
+        for (key, value) in [("memory.swap-total-bytes", "64"), ("memory.available-bytes", "7"), ("label.rack", "4")] {
+            after.record(key, FactValue::Known(value.into()));
+        }
+        after.record("cpu.turbo", FactValue::Unavailable("no file".into()));
+        assert_eq!(before.identity_changes(&after), []);
+        after.record("memory.thp", FactValue::Known("always".into()));
+        let keys: Vec<&str> = before.identity_changes(&after).iter().map(|(key, ..)| *key).collect();
+        assert_eq!(keys, ["memory.thp"]);
+    }
+
+    #[test]
     fn fingerprint_depends_only_on_lasting_facts() {
         let base = settings(&[("kernel.release", "6.18"), ("memory.thp", "madvise")]);
         assert_eq!(base.fingerprint().len(), 16);
@@ -179,6 +226,17 @@ mod tests {
         let mut reworded = unknown.clone();
         reworded.record("memory.thp", FactValue::Unavailable("b".into()));
         assert_eq!(reworded.fingerprint(), unknown.fingerprint());
+    }
+
+    #[test]
+    fn default_memory_policy_equals_recordings_without_one() {
+        let earlier = settings(&[("memory.thp", "madvise")]);
+        let default = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "default")]);
+        let interleaved = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "interleave:0-7")]);
+        assert_eq!(default.fingerprint(), earlier.fingerprint());
+        assert_ne!(interleaved.fingerprint(), default.fingerprint());
+        assert_eq!(default.differences(&earlier), []);
+        assert_eq!(earlier.differences(&interleaved).len(), 1);
     }
 
     #[test]

@@ -13,6 +13,12 @@ pub struct Bytes(pub u64);
 #[serde(transparent)]
 pub struct Nanos(pub u64);
 
+/// A frequency in kHz, as in cpufreq.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kilohertz(pub u64);
+
+const FREQUENCY_UNITS: [(&str, f64); 4] = [("ghz", 1e6), ("mhz", 1e3), ("khz", 1.0), ("hz", 1e-3)];
+
 const SIZE_UNITS: [(&str, u64); 15] = [
     ("kib", 1 << 10),
     ("mib", 1 << 20),
@@ -71,6 +77,26 @@ impl fmt::Display for Bytes {
             }
         }
         f.pad(&format!("{}B", self.0))
+    }
+}
+
+impl Kilohertz {
+    /// Parses `3.6GHz`, `3600MHz`, `3600000kHz`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (number, unit) = split_unit(text);
+        let factor = FREQUENCY_UNITS.iter().find(|(name, _)| *name == unit.to_ascii_lowercase());
+        let khz = number.parse::<f64>().ok().zip(factor).map(|(number, (_, factor))| (number * factor).round());
+        // The f64 is checked before the cast.
+        let khz = khz.filter(|khz| (1.0..1e9).contains(khz));
+        khz.map(|khz| Self(khz as u64))
+            .ok_or_else(|| format!("'{text}' is not a frequency; use the form 3.6GHz or 800MHz"))
+    }
+}
+
+impl fmt::Display for Kilohertz {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let khz = self.0 as f64;
+        if khz >= 1e6 { f.pad(&format!("{}GHz", khz / 1e6)) } else { f.pad(&format!("{}MHz", khz / 1e3)) }
     }
 }
 
@@ -160,6 +186,19 @@ mod tests {
             assert_eq!(Bytes::parse(&Bytes(bytes).to_string()), Ok(Bytes(bytes)));
         }
         assert_eq!(Bytes(1536).to_string(), "1.5KiB");
+    }
+
+    #[test]
+    fn frequencies_are_read_and_written() {
+        for (text, khz, written) in
+            [("3.6GHz", 3_600_000, "3.6GHz"), ("800mhz", 800_000, "800MHz"), ("2000000 kHz", 2_000_000, "2GHz")]
+        {
+            let frequency = Kilohertz::parse(text).unwrap();
+            assert_eq!((frequency.0, frequency.to_string().as_str()), (khz, written), "{text}");
+        }
+        for invalid in ["", "3.6", "fast", "-1GHz", "0Hz", "9e9GHz"] {
+            assert!(Kilohertz::parse(invalid).unwrap_err().contains("is not a frequency"), "{invalid}");
+        }
     }
 
     #[test]

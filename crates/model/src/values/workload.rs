@@ -124,6 +124,13 @@ impl WorkloadSpec {
         self.parameter(ARRAYS_PARAMETER).is_some()
     }
 
+    /// Number of leading metrics that short tables show: the main one; for requests to a disk also the throughput and the
+    /// latency, without which the rate of requests is half the result.
+    pub fn short_metrics(&self) -> usize {
+        let is_storage = self.metrics.first().is_some_and(|main| main.unit == "IO/s");
+        if is_storage { self.metrics.len().min(3) } else { 1 }
+    }
+
     /// Fills in defaults and checks every value. `llc` is the size of the machine's last-level cache, for `4xllc`.
     pub fn resolve(&self, given: &BTreeMap<String, String>, llc: Option<Bytes>) -> Result<Parameters, String> {
         if let Some(unknown) = given.keys().find(|name| self.parameter(name).is_none()) {

@@ -56,7 +56,7 @@ impl PlacementCatalogue {
             None => (None, unmeasured),
         };
         if let Some(run) = run.as_ref().filter(|_| !map.quiet) {
-            eprintln!("using measured map {run} for placements; --map none uses only what the machine reports");
+            message!("using measured map {run} for placements; --map none uses only what the machine reports");
         }
         Ok(Self { topology, classes, run })
     }
@@ -104,8 +104,9 @@ fn newest(
         return Ok(None);
     }
     let same = |record: &RunRecord| {
-        let smoke = record.plan.command.iter().any(|word| word == "--smoke");
-        !smoke && record.simulated.as_deref() == simulated && record.machine.topology.fixed() == topology.fixed()
+        !record.stamp().smoke
+            && record.simulated.as_deref() == simulated
+            && record.machine.topology.fixed() == topology.fixed()
     };
     newest_matching(&results.open()?, same)
 }

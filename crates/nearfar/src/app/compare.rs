@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use model::analysis::compare::{ComparedRun, compare, compare_table, index, index_table};
+use model::analysis::compare::{
+    CompareError, ComparedRun, ComparisonRequest, compare, compare_table, index, index_table,
+};
 use model::analysis::finding::{RunFinding, summarise};
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
@@ -24,6 +26,10 @@ pub struct CompareRequest {
     pub baseline: Option<String>,
     /// Name of an imported table.
     pub table: Option<String>,
+    /// Main metric of all tests, instead of that of each workload.
+    pub metric: Option<String>,
+    /// Names of imported tables whose columns are added to those of the runs.
+    pub added_tables: Vec<String>,
 }
 
 impl CompareRequest {
@@ -39,6 +45,7 @@ pub struct Compared {
     baseline: Option<String>,
     records: Vec<RunRecord>,
     findings: Vec<RunFinding>,
+    added_tables: Vec<ImportedTable>,
 }
 
 impl Compared {
@@ -46,12 +53,14 @@ impl Compared {
         let first = store.run(named(request)).map_err(CliError::usage)?;
         let by = by(request, &first.plan);
         let records = if request.runs.is_empty() {
-            if is_of_one_run(&by) { vec![first.clone()] } else { comparable_runs(&first, store)? }
+            if by.is_within_runs() { vec![first.clone()] } else { comparable_runs(&first, store)? }
         } else {
             request.runs.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?
         };
         let findings = findings(store, &records)?;
-        Ok(Self { by, baseline: first.plan.baseline, records, findings })
+        let added_tables = request.added_tables.iter().map(|name| store.table(name).map_err(CliError::usage));
+        let added_tables = added_tables.collect::<Result<_, _>>()?;
+        Ok(Self { by, baseline: first.plan.baseline, records, findings, added_tables })
     }
 
     /// Loads runs from a directory of Parquet files.
@@ -71,9 +80,10 @@ impl Compared {
         let ids: Vec<RunId> = if request.runs.is_empty() {
             let matching = listed.iter().filter(|run| {
                 run.id == newest.id
-                    || !is_of_one_run(&by)
+                    || !by.is_within_runs()
                         && run.experiment == newest.experiment
                         && run.is_simulated == newest.is_simulated
+                        && run.is_smoke() == newest.is_smoke()
             });
             matching.map(|run| run.id.clone()).collect()
         } else {
@@ -90,14 +100,22 @@ impl Compared {
             }
         };
         dir.each(&records, visit).map_err(failure)?;
-        Ok(Self { by, baseline: first.plan.baseline, records, findings })
+        Ok(Self { by, baseline: first.plan.baseline, records, findings, added_tables: Vec::new() })
+    }
+
+    /// Compares the runs.
+    pub fn comparison(&self, request: &CompareRequest) -> Result<Comparison, CliError> {
+        let metric = request.metric.as_deref();
+        self.compare_with(request, |runs, by, baseline| {
+            compare(runs, &ComparisonRequest { by, baseline, metric, added_tables: &self.added_tables })
+        })
     }
 
     /// Applies `compare` to the runs, with the requested dimension and baseline or those of the first run's experiment.
     pub fn compare_with<T>(
         &self,
         request: &CompareRequest,
-        compare: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, String>,
+        compare: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, CompareError>,
     ) -> Result<T, CliError> {
         let pairs = self.records.iter().zip(&self.findings);
         let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
@@ -113,7 +131,7 @@ pub fn comparison(request: &CompareRequest, store: &Store) -> Result<Comparison,
     if request.is_by_column() {
         return compare_table(&table(request, store)?, request.baseline.as_deref()).map_err(CliError::usage);
     }
-    Compared::from_store(request, store)?.compare_with(request, compare)
+    Compared::from_store(request, store)?.comparison(request)
 }
 
 /// Computes the index of stored runs or of the columns of an imported table.
@@ -150,16 +168,11 @@ fn by(request: &CompareRequest, plan: &Plan) -> By {
     By::parse(request.by.as_ref().unwrap_or(&plan.compare_by))
 }
 
-/// Whether the columns are within a run, so that one is enough; else they are machines or their states.
-fn is_of_one_run(by: &By) -> bool {
-    matches!(by, By::Placement | By::Threads | By::Parameter(_))
-}
-
-/// Returns all runs of the same experiment that are also real or also simulated.
+/// Returns all runs of the same experiment with the same stamp: also real, simulated or smoke tests.
 fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
     for summary in store.runs().map_err(CliError::failure)? {
-        if summary.experiment == first.plan.experiment && summary.simulated.is_some() == first.simulated.is_some() {
+        if summary.experiment == first.plan.experiment && summary.stamp() == first.stamp() {
             records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
         }
     }

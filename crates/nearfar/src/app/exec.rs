@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 
+use model::values::id_set::CpuSet;
 use model::values::placement::Placement;
 use model::values::units::Nanos;
 use workloads::{CpuTimes, Runner, TrialContext};
@@ -45,6 +46,7 @@ fn expanded_argv(command: &[String], shell: bool, placement: &Placement) -> Resu
         parameters,
         threads: placement.threads,
         seats: placement.bindings.clone(),
+        mask: CpuSet::new(),
         server_cpus: placement.server_cpus.clone(),
         memory: placement.memory.clone(),
         seed: 0,

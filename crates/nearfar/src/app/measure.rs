@@ -4,7 +4,7 @@ use model::experiments::experiment::{PlanOptions, SingleWorkload};
 use model::values::plan::Plan;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
-use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
 use crate::suggestion::policy_hint;
@@ -22,14 +22,15 @@ pub struct MeasureRequest {
 /// Measures the workload under each of its placements.
 pub fn measure(request: &MeasureRequest) -> Result<RunResult, CliError> {
     let (guard, (target, plan)) = request.session.acquire(|| prepare(request))?;
-    complete(&request.session, guard, &target, plan, true)
+    complete(&request.session, guard, &target, plan, &ResumeRule::Fresh)
 }
 
 fn prepare(request: &MeasureRequest) -> Result<(TargetMachine, Plan), CliError> {
     let target = TargetMachine::read(&request.session.machine)?;
     let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
     let MeasureRequest { workload, smoke, devices, .. } = request;
-    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices };
+    let missing = target.missing();
+    let options = PlanOptions { smoke: *smoke, kernel: workloads::offers(), devices, missing };
     let mut plan = workload
         .plan(&catalogue.topology, &workloads::specs(), options)
         .map_err(|error| CliError::plan(&error).maybe_hint(policy_hint(&workload.placements).as_deref()))?;

@@ -5,15 +5,15 @@ use lab::progress::forecast;
 use model::placements::measured_map::{self, MapOptions};
 use model::values::plan::Plan;
 
-use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
 
 pub struct MeasuredMapRequest {
     pub session: SessionRequest,
     pub options: MapOptions,
-    /// Start a new run instead of resuming an unfinished one.
-    pub fresh: bool,
+    /// Which unfinished run is resumed.
+    pub resume: ResumeRule,
 }
 
 /// Measures a map, or resumes an unfinished run.
@@ -22,9 +22,9 @@ pub fn measure(request: &MeasuredMapRequest) -> Result<RunResult, CliError> {
     let (guard, (target, plan)) = session.acquire(|| prepare(request))?;
     if !session.quiet() {
         let estimate = forecast(&plan, &History::default());
-        eprintln!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
+        message!("{} cells, at most {} trials, about {}", plan.cells.len(), estimate.expected, estimate.left);
     }
-    let result = complete(session, guard, &target, plan, request.fresh)?;
+    let result = complete(session, guard, &target, plan, &request.resume)?;
     // Read again, because the end is stored now.
     let record = result.store.run(&result.record.id.0).map_err(CliError::failure)?;
     Ok(RunResult { record, ..result })

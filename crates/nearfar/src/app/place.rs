@@ -1,16 +1,17 @@
 //! A race of the placements of a command.
 
-use model::analysis::place::{PlaceRequest, PlaceResult};
+use model::analysis::place::{EarlierRun, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::placement::{PlacementError, check_movable};
 use model::values::placement::Placement;
-use model::values::plan::Plan;
+use model::values::plan::{Plan, RacePlan};
 use model::values::record::{RunRecord, SavedPlacement};
 use model::values::workload::WorkloadSpec;
 use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
+use crate::app::results_file::ResultsFile;
 use crate::app::run_guard::RunGuard;
-use crate::app::session::{SessionRequest, check, execute, resume_or_begin};
+use crate::app::session::{ResumeRule, SessionRequest, check, execute, resume_or_begin, unfinished};
 use crate::app::target_machine::TargetMachine;
 use crate::error::{CliError, CliStatus};
 use crate::suggestion::policy_hint;
@@ -22,8 +23,10 @@ pub struct RaceRequest {
     pub map: MapRequest,
     /// Finally, race the winner against placements that differ in one thread.
     pub refine: bool,
-    /// Start a new search instead of resuming an unfinished one.
-    pub fresh: bool,
+    /// Which unfinished search is resumed.
+    pub resume: ResumeRule,
+    /// Assume that the command may be like programs in the results file.
+    pub uses_earlier: bool,
 }
 
 /// A race and its result so far.
@@ -41,10 +44,12 @@ pub fn race(request: &RaceRequest) -> Result<RaceResult, CliError> {
         Ok(context)
     })?;
     let mut store = context.target.open_store(&request.session.results)?;
-    let (mut record, mut answer) = race_plan(&mut store, &context, &guard, request)?;
+    let (mut record, mut answer) = race_plan(&mut store, &context, &guard, request, &request.resume)?;
     if let Some(plan) = refined_plan(request, &context, &record, &answer)? {
         context.plan = plan;
-        (record, answer) = race_plan(&mut store, &context, &guard, request)?;
+        // A named run is that of the first plan.
+        let resume = if request.resume == ResumeRule::Fresh { ResumeRule::Fresh } else { ResumeRule::Newest };
+        (record, answer) = race_plan(&mut store, &context, &guard, request, &resume)?;
     }
     guard.release();
     Ok(RaceResult { store, record, answer })
@@ -81,6 +86,9 @@ impl PlaceContext {
         let target = TargetMachine::read(&request.session.machine)?;
         let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
         place.space.measured.clone_from(&catalogue.classes);
+        if request.uses_earlier {
+            place.prior = PriorChoice::Store(earlier_runs(&request.session.results, &target)?);
+        }
         check_movable(&catalogue.topology, &place.space.devices).map_err(|none| match none {
             PlacementError::Invalid(reason) => CliError::usage(reason),
             PlacementError::Unavailable(reason) => CliError::with(CliStatus::Skipped, reason),
@@ -99,9 +107,16 @@ fn race_plan(
     context: &PlaceContext,
     guard: &RunGuard,
     request: &RaceRequest,
+    resume: &ResumeRule,
 ) -> Result<(RunRecord, PlaceResult), CliError> {
     let quiet = request.session.quiet();
-    let record = resume_or_begin(store, &context.target, context.plan.clone(), request.fresh, quiet)?;
+    let (target, plan) = (&context.target, context.plan.clone());
+    // Earlier versions raced all candidates, and an unfinished race continues as one.
+    let raced = match resume {
+        ResumeRule::Newest => unfinished(store, target, &without_search(&plan), quiet)?,
+        ResumeRule::Fresh | ResumeRule::Run(_) => None,
+    };
+    let record = raced.map_or_else(|| resume_or_begin(store, target, plan, resume, quiet), Ok)?;
     execute(store, &record, &context.target, guard, quiet)?;
     // Read again, because the end is stored now.
     let record = store.run(&record.id.0).map_err(CliError::failure)?;
@@ -109,6 +124,32 @@ fn race_plan(
     let answer =
         PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
     Ok((record, answer))
+}
+
+fn without_search(plan: &Plan) -> Plan {
+    let race = plan.race.clone().map(|race| RacePlan { search: None, ..race });
+    Plan { race, ..plan.clone() }
+}
+
+/// Maximum number of earlier programs, the newest first.
+const EARLIER_MAX: usize = 12;
+
+/// Returns the results of completed searches on this machine.
+fn earlier_runs(results: &ResultsFile, target: &TargetMachine) -> Result<Vec<EarlierRun>, CliError> {
+    if !results.may_exist()? {
+        return Ok(Vec::new());
+    }
+    let store = results.open()?;
+    let topology = target.machine.topology.fixed();
+    let mut earlier = Vec::new();
+    for run in store.runs().map_err(CliError::failure)?.iter().rev().filter(|run| run.ended.is_some()) {
+        let record = store.run(&run.id.0).map_err(CliError::failure)?;
+        let is_here = record.simulated == target.simulated && record.machine.topology.fixed() == topology;
+        if record.plan.race.is_some() && is_here && earlier.len() < EARLIER_MAX {
+            earlier.extend(EarlierRun::new(&record, &store.trials(&record.id).map_err(CliError::failure)?));
+        }
+    }
+    Ok(earlier)
 }
 
 fn command_spec() -> WorkloadSpec {

@@ -10,7 +10,7 @@ use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
 use model::placements::measured_map::{MeasuredMap, measured_map};
 use model::values::comparison::Comparison;
-use model::values::record::{ImportedTable, RunRecord, TrialRecord};
+use model::values::record::{ImportedTable, RunRecord, RunSummary, TrialRecord};
 use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
 use store::Store;
 
@@ -118,14 +118,15 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliErr
 }
 
 fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
+    let mut runs = store.runs().map_err(CliError::failure)?;
+    runs.retain(|run| run.trials > 0);
+    let subject = |run: &RunSummary| (run.experiment.clone(), run.simulated.clone());
+    let measured: BTreeSet<_> = runs.iter().filter(|run| !run.smoke).map(subject).collect();
+    // A smoke test is reported only if its experiment has no other run.
+    runs.retain(|run| !run.smoke || !measured.contains(&subject(run)));
     let mut seen = BTreeSet::new();
-    let mut records = Vec::new();
-    for summary in store.runs().map_err(CliError::failure)?.iter().rev() {
-        if summary.trials > 0 && seen.insert((summary.experiment.clone(), summary.simulated.clone())) {
-            records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
-        }
-    }
-    Ok(records)
+    let newest = runs.iter().rev().filter(|run| seen.insert(subject(run)));
+    newest.map(|run| store.run(&run.id.0).map_err(CliError::failure)).collect()
 }
 
 fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, CliError> {

@@ -46,9 +46,11 @@ impl ResultsFile {
         Store::open(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Failure))
     }
 
-    /// Opens the file, which must exist.
+    /// Opens the file, which must exist, to read it. A file that the user names may be of unknown origin and is not
+    /// changed; the default one is migrated.
     pub fn open_existing(&self) -> Result<Store, CliError> {
-        Store::open_existing(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Usage))
+        let open = if self.0.is_some() { Store::open_unchanged } else { Store::open_existing };
+        open(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Usage))
     }
 }
 

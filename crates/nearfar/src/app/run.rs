@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use lab::progress::least_time;
 use model::experiments::experiment::{Experiment, PlanOptions};
 use model::placements::placement::devices;
 use model::values::plan::Plan;
@@ -9,7 +10,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
-use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
 
@@ -25,14 +26,17 @@ pub struct RunRequest {
     pub smoke: bool,
     /// Maximum total time, instead of that of the experiment.
     pub budget: Option<Nanos>,
-    /// Start a new run instead of resuming an unfinished one.
-    pub fresh: bool,
+    /// Which unfinished run is resumed.
+    pub resume: ResumeRule,
 }
 
 /// Runs an experiment, or resumes an unfinished run of it.
 pub fn run(request: &RunRequest) -> Result<RunResult, CliError> {
     let (guard, (target, plan)) = request.session.acquire(|| prepare(request))?;
-    complete(&request.session, guard, &target, plan, request.fresh)
+    if !request.session.quiet() && target.simulated.is_none() {
+        message!("{}", time_notice(&plan));
+    }
+    complete(&request.session, guard, &target, plan, &request.resume)
 }
 
 /// Returns the plan of the run.
@@ -44,13 +48,33 @@ fn prepare(request: &RunRequest) -> Result<(TargetMachine, Plan), CliError> {
     let target = TargetMachine::read(&request.session.machine)?;
     let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
     devices(&catalogue.topology, &request.devices).map_err(CliError::usage)?;
-    let options = PlanOptions { smoke: request.smoke, kernel: workloads::offers(), devices: &request.devices };
+    let options = PlanOptions {
+        smoke: request.smoke,
+        kernel: workloads::offers(),
+        devices: &request.devices,
+        missing: target.missing(),
+    };
     let plan = request.experiment.plan_with(&catalogue.topology, &workloads::specs(), options, &request.overridden);
     let mut plan = plan.map_err(|error| CliError::plan(&error))?;
     check(&plan, &target)?;
     plan.repeat.budget = request.budget.unwrap_or(plan.repeat.budget);
+    plan.budget_wins = request.budget.is_some();
     plan.command = catalogue.argv_with_map(&request.session.argv);
     Ok((target, plan))
+}
+
+/// Describes how long the run takes at least, and whether its budget is sufficient.
+fn time_notice(plan: &Plan) -> String {
+    let (time, min, budget) = (least_time(plan), plan.repeat.min, plan.repeat.budget);
+    let blocks = if min == 1 { "1 block".into() } else { format!("{min} blocks") };
+    let least = format!("the minimum of {blocks} takes about {time}");
+    match (time > budget, plan.budget_wins) {
+        (false, _) => format!("{least}; the budget is {budget}"),
+        (true, false) => format!("{least}, longer than the budget of {budget}, which --budget would enforce"),
+        (true, true) => {
+            format!("warning: {least}; the budget of {budget} ends the run earlier, and results may have no intervals")
+        }
+    }
 }
 
 /// Returns the command lines of the Linux kernel with which the experiment was run.

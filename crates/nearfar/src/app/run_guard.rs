@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use machine::frequency::{self, FREQUENCY};
 use machine::interrupt::{Routes, ban_irqbalance};
 use machine::lock::{LockError, MachineLock};
 use machine::tune::{TuneOutcome, apply, irqbalance_runs};
 use machine::undo::{self, AppliedSettings, ChangeError, SettingsRoot};
 use model::values::plan::Plan;
 use model::values::undo::{Restored, TunedSetting};
+use model::values::units::Kilohertz;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::unregister;
 use signal_hook::{SigId, flag};
@@ -31,6 +33,8 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub struct GuardRequest {
     /// Settings to change during the run.
     pub quieten: Option<Vec<TunedSetting>>,
+    /// Clock of all CPUs during the run.
+    pub fix_frequency: Option<Kilohertz>,
     /// Whether placed interrupts may be excluded from irqbalance.
     pub ban_irqbalance: bool,
     /// Wait for another measurement to finish.
@@ -39,6 +43,12 @@ pub struct GuardRequest {
     pub settings_root: Option<PathBuf>,
     /// Suppress progress messages.
     pub quiet: bool,
+}
+
+impl GuardRequest {
+    fn changes_settings(&self) -> bool {
+        self.quieten.is_some() || self.fix_frequency.is_some()
+    }
 }
 
 /// Exclusive use of the machine during a run. Dropping it restores the settings, then releases the machine lock.
@@ -64,22 +74,26 @@ impl RunGuard {
         simulated: bool,
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
+        workloads::remove_stale_trial_dirs();
         if simulated {
-            let signals = Signals::watch(request.quieten.is_some())?;
+            let signals = Signals::watch(request.changes_settings())?;
             let guard = Self::new(signals, None, None, request);
             return Ok((guard, prepare()?));
         }
         let lock = try_lock()?;
         let mut prepared = prepare()?;
         // Before the first setting changes, so that a signal leaves time to restore it.
-        let signals = Signals::watch(request.quieten.is_some())?;
+        let signals = Signals::watch(request.changes_settings())?;
         let waited = lock.is_err();
         let lock = match lock {
             Ok(lock) => lock,
             Err(owner) => wait(&owner, request.wait, &signals.stop)?,
         };
+        if let Some(owner) = lock.concurrent().filter(|_| !request.quiet) {
+            message!("warning: {owner} is measuring on this machine too; the runs may disturb each other");
+        }
         let site = site(request.settings_root.as_deref());
-        let changed = tune(request.quieten.as_deref(), &site, request.quiet)?;
+        let changed = tune(request, &site)?;
         let has_changes = changed.as_ref().is_some_and(AppliedSettings::has_changes);
         let guard = Self::new(signals, Some((site, lock)), changed, request);
         if waited || has_changes {
@@ -147,6 +161,8 @@ impl Drop for RunGuard {
         if let Some(changed) = self.changed.take() {
             print_unsettled(&changed.restore());
         }
+        // A trial that was killed cannot remove its own.
+        workloads::remove_stale_trial_dirs();
         self.signals.exits_at_once.store(true, Ordering::Relaxed);
     }
 }
@@ -189,7 +205,7 @@ fn wait(owner: &str, may_wait: bool, stop: &AtomicBool) -> Result<MachineLock, C
     if !may_wait {
         return Err(held_by(owner).hint("wait for it with --wait"));
     }
-    eprintln!("waiting for {owner}");
+    message!("waiting for {owner}");
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOCK_POLL_INTERVAL);
         if let Ok(lock) = try_lock()? {
@@ -199,22 +215,29 @@ fn wait(owner: &str, may_wait: bool, stop: &AtomicBool) -> Result<MachineLock, C
     Err(CliError::with(CliStatus::Interrupted, "interrupted while waiting for the machine lock"))
 }
 
-fn tune(
-    settings: Option<&[TunedSetting]>,
-    site: &SettingsRoot,
-    quiet: bool,
-) -> Result<Option<AppliedSettings>, CliError> {
-    let Some(settings) = settings else {
+/// Changes the requested settings. A setting that the machine lacks is reported before the first trial; the frequency also
+/// with `--quiet`, because the figures are then of another clock than the requested one.
+fn tune(request: &GuardRequest, site: &SettingsRoot) -> Result<Option<AppliedSettings>, CliError> {
+    let quiet = request.quiet;
+    if !request.changes_settings() {
         if !quiet {
             warn_pending(site);
         }
         return Ok(None);
-    };
+    }
     restore_pending(site, quiet)?;
     let mut changed = AppliedSettings::begin(site).map_err(|error| failure(&error))?;
+    let settings = request.quieten.as_deref().unwrap_or_default();
     let outcomes = apply(&mut changed, settings).map_err(|error| failure(&error))?;
     if !quiet {
-        outcomes.iter().for_each(|(setting, outcome)| eprintln!("{}", describe(*setting, outcome)));
+        outcomes.iter().for_each(|(setting, outcome)| message!("{}", describe(setting.name(), outcome)));
+    }
+    // After the governor and turbo, which determine the range of frequencies.
+    if let Some(frequency) = request.fix_frequency {
+        let outcome = frequency::fix(&mut changed, frequency).map_err(|error| failure(&error))?;
+        if !quiet || matches!(outcome, TuneOutcome::Unavailable(_)) {
+            message!("{}", describe(FREQUENCY, &outcome));
+        }
     }
     Ok(Some(changed))
 }
@@ -224,7 +247,7 @@ fn tune(
 fn restore_pending(site: &SettingsRoot, quiet: bool) -> Result<(), CliError> {
     let restored = undo::restore(site, false).map_err(|error| failure(&error))?;
     if !quiet {
-        restored.iter().for_each(|restored| eprintln!("after an interrupted run: {restored}"));
+        restored.iter().for_each(|restored| message!("after an interrupted run: {restored}"));
     }
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(()),
@@ -241,18 +264,19 @@ fn warn_pending(site: &SettingsRoot) {
     match undo::pending(site) {
         Ok(pending) => {
             for change in &pending {
-                eprintln!(
+                message!(
                     "nearfar: an interrupted run changed {} from {} to {}; restore it with nearfar restore",
-                    change.setting, change.old, change.new
+                    change.setting,
+                    change.old,
+                    change.new
                 );
             }
         }
-        Err(error) => eprintln!("nearfar: {}", error.what),
+        Err(error) => message!("nearfar: {}", error.what),
     }
 }
 
-fn describe(setting: TunedSetting, outcome: &TuneOutcome) -> String {
-    let name = setting.name();
+fn describe(name: &str, outcome: &TuneOutcome) -> String {
     match outcome {
         TuneOutcome::Set { old, new } => format!("{name}: {new} for this run (it was {})", old.join(", ")),
         TuneOutcome::WasQuiet => format!("{name}: already set"),
@@ -263,10 +287,10 @@ fn describe(setting: TunedSetting, outcome: &TuneOutcome) -> String {
 fn print_unsettled(restored: &[Restored]) {
     let unsettled: Vec<&Restored> = restored.iter().filter(|restored| !restored.is_settled()).collect();
     for restored in &unsettled {
-        eprintln!("nearfar: {restored}");
+        message!("nearfar: {restored}");
     }
     if !unsettled.is_empty() {
-        eprintln!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
+        message!("hint: retry with nearfar restore; --force also restores settings that another program has changed");
     }
 }
 

@@ -1,13 +1,16 @@
 //! Checks a plan, resumes or begins its run, and executes it with a progress display: the part that all measuring
 //! commands share.
 
-use lab::progress::RunEnd;
+use std::sync::atomic::Ordering;
+
+use lab::progress::{RunEnd, RunEvent};
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::plan::Plan;
 use model::values::record::RunRecord;
+use model::values::settings::FactValue;
 use model::values::trial::Role;
 use model::values::workload::Parameters;
-use store::{Store, StoreError};
+use store::{FileIdentity, Store, StoreError};
 use workloads::{Runner, TrialContext};
 
 use crate::app::results_file::ResultsFile;
@@ -44,17 +47,38 @@ pub struct RunResult {
     pub end: RunEnd,
 }
 
-/// Executes a plan, or the rest of an unfinished run of it unless `fresh`. Then releases the machine.
+/// Which stored run is resumed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResumeRule {
+    /// The newest unfinished run of the plan in the same state of the machine.
+    Newest,
+    /// None: a new run begins.
+    Fresh,
+    /// This unfinished run of the plan, also if the machine has changed.
+    Run(String),
+}
+
+impl ResumeRule {
+    pub fn new(fresh: bool, run: Option<&str>) -> Self {
+        match run {
+            Some(run) => Self::Run(run.into()),
+            None if fresh => Self::Fresh,
+            None => Self::Newest,
+        }
+    }
+}
+
+/// Executes a plan, or the rest of an unfinished run of it. Then releases the machine.
 /// The returned record is that of the beginning of the run.
 pub fn complete(
     request: &SessionRequest,
     guard: RunGuard,
     target: &TargetMachine,
     plan: Plan,
-    fresh: bool,
+    resume: &ResumeRule,
 ) -> Result<RunResult, CliError> {
     let mut store = target.open_store(&request.results)?;
-    let record = resume_or_begin(&mut store, target, plan, fresh, request.quiet())?;
+    let record = resume_or_begin(&mut store, target, plan, resume, request.quiet())?;
     let end = execute(&mut store, &record, target, &guard, request.quiet())?;
     guard.release();
     let finding = summarise(&record.plan, &store.trials(&record.id).map_err(CliError::failure)?);
@@ -84,25 +108,86 @@ pub fn check(plan: &Plan, target: &TargetMachine) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Returns the unfinished run of the same plan in the same state of the machine, or begins a new run.
+/// Returns the unfinished run that the rule selects, or begins a new run.
 pub fn resume_or_begin(
     store: &mut Store,
     target: &TargetMachine,
     plan: Plan,
-    fresh: bool,
+    resume: &ResumeRule,
     quiet: bool,
 ) -> Result<RunRecord, CliError> {
-    let fingerprint = target.machine.settings.fingerprint();
-    if !fresh {
-        let unfinished = store.find_unfinished(&plan.key(), &fingerprint, target.simulated.as_deref());
-        if let Some(record) = unfinished.map_err(CliError::failure)? {
-            if !quiet {
-                eprintln!("resuming run {}; to start a new run, use --fresh", record.id);
-            }
-            return Ok(record);
-        }
+    let resumed = match resume {
+        ResumeRule::Fresh => None,
+        ResumeRule::Newest => unfinished(store, target, &plan, quiet)?,
+        ResumeRule::Run(name) => Some(announced(named_run(store, target, &plan, name)?, quiet)),
+    };
+    if let Some(record) = resumed {
+        return Ok(record);
+    }
+    if *resume == ResumeRule::Newest && !quiet {
+        explain_new_run(store, target, &plan)?;
     }
     begin(store, target, plan)
+}
+
+/// Returns the unfinished run of the same plan in the same state of the machine, if there is one.
+pub fn unfinished(
+    store: &Store,
+    target: &TargetMachine,
+    plan: &Plan,
+    quiet: bool,
+) -> Result<Option<RunRecord>, CliError> {
+    let found = store.find_unfinished(&plan.key(), &target.machine.settings, target.simulated.as_deref());
+    Ok(found.map_err(CliError::failure)?.map(|record| announced(record, quiet)))
+}
+
+/// Reports that a run is resumed, and returns it.
+fn announced(record: RunRecord, quiet: bool) -> RunRecord {
+    if !quiet {
+        message!("resuming run {}; to start a new run, use --fresh", record.id);
+    }
+    record
+}
+
+/// Returns the run that the user names. It must be an unfinished run of the plan.
+fn named_run(store: &Store, target: &TargetMachine, plan: &Plan, name: &str) -> Result<RunRecord, CliError> {
+    let record = store.run(name).map_err(|error| CliError::store(&error, CliStatus::Usage))?;
+    let refused =
+        |why: &str| Err(CliError::usage(format!("--resume {name}: {why}")).hint("nearfar show --runs lists the runs"));
+    if record.ended.is_some() {
+        return refused("the run has ended");
+    }
+    if record.plan.key() != plan.key() {
+        return refused("the run has another plan than this command line");
+    }
+    if record.simulated != target.simulated {
+        return refused("the run is of another simulated machine, or only one of them is simulated");
+    }
+    Ok(record)
+}
+
+/// Maximum number of changed facts that are printed.
+const CHANGES_MAX: usize = 5;
+
+/// If the plan has an unfinished run on this machine in another state, prints which facts differ.
+fn explain_new_run(store: &Store, target: &TargetMachine, plan: &Plan) -> Result<(), CliError> {
+    let found = store.newest_unfinished(&plan.key(), target.simulated.as_deref()).map_err(CliError::failure)?;
+    let Some(record) = found else { return Ok(()) };
+    let changes = record.machine.settings.identity_changes(&target.machine.settings);
+    // Another machine, whose results were collected or are on the same server; or another program executes the run.
+    if changes.is_empty() || changes.iter().any(|(key, ..)| *key == "cpu.model") {
+        return Ok(());
+    }
+    let shown = |value: Option<&FactValue>| value.map_or("not recorded".into(), ToString::to_string);
+    message!("run {} of this plan is unfinished, but the machine has changed, so a new run begins:", record.id);
+    for (key, before, now) in changes.iter().take(CHANGES_MAX) {
+        message!("  {key}: {} then, {} now", shown(*before), shown(*now));
+    }
+    if changes.len() > CHANGES_MAX {
+        message!("  and {} more", changes.len() - CHANGES_MAX);
+    }
+    message!("hint: to resume it in spite of the changes, use --resume {}", record.id);
+    Ok(())
 }
 
 /// Maximum number of clients that may begin the same simulated run concurrently.
@@ -135,7 +220,20 @@ pub fn execute(
     let routes = guard.routes(&record.plan)?;
     let mut executor = target.executor(&record.plan, stop.clone(), routes)?;
     let mut progress = Progress::new(record, quiet);
-    let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| progress.show(&event));
+    let file = store.identity();
+    let is_in_place = || file.as_ref().is_none_or(FileIdentity::is_in_place);
+    let end = lab::run::run(store, record, executor.as_mut(), stop, &mut |event| {
+        progress.show(&event);
+        // SQLite keeps writing to a file that has no name any more.
+        if matches!(event, RunEvent::Stored { .. }) && !is_in_place() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
     progress.finish();
+    if !is_in_place() {
+        let path = store.path().display();
+        return Err(CliError::failure(format!("{path} was removed or replaced during the run; its trials are lost"))
+            .hint("rerun the command, and leave the file and its -wal in place until it ends"));
+    }
     end.map_err(|error| CliError::store(&error, CliStatus::Failure))
 }

@@ -11,7 +11,7 @@ use model::values::trial::TrialStatus;
 use model::values::units::{Bytes, Nanos};
 use store::Store;
 
-use crate::app::session::{RunResult, SessionRequest, check, complete};
+use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::{TargetMachine, far_site};
 use crate::error::{CliError, CliStatus};
 
@@ -50,12 +50,12 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
     let session = &request.session;
     let (guard, target) = session.acquire(|| TargetMachine::read(&session.machine))?;
     if !session.quiet() {
-        eprintln!("measuring the peak memory without a limit");
+        message!("measuring the peak memory without a limit");
     }
     let need = lab::real::required(&request.command, &far_site(), request.time_limit, &guard.stop)
         .map_err(|status| peak_error(&status))?;
     let plan = plan(request, &target, need)?;
-    complete(session, guard, &target, plan, true)
+    complete(session, guard, &target, plan, &ResumeRule::Fresh)
 }
 
 /// Returns the smallest budget that is large enough, and the comparison that it follows from.
@@ -91,7 +91,7 @@ fn plan(request: &SizeRequest, target: &TargetMachine, need: Bytes) -> Result<Pl
         warmup: request.warmup,
         time_limit: request.time_limit,
     };
-    let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[] };
+    let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[], missing: None };
     let mut plan =
         single.plan(&target.machine.topology, &workloads::specs(), options).map_err(|error| CliError::plan(&error))?;
     let (program, within_percent) = (&request.command[0], request.within_percent);

@@ -42,12 +42,12 @@ pub fn of_several(store: &Store) -> Result<Option<Survey>, CliError> {
     Ok(Some(survey).filter(|survey| !survey.classes.is_empty()))
 }
 
-/// Returns the runs with trials that are real or simulated like the latest run.
+/// Returns the runs with trials that have the stamp of the latest run: real, simulated or smoke tests.
 fn runs_like_latest(store: &Store) -> Result<Vec<RunSummary>, CliError> {
     let mut runs = store.runs().map_err(CliError::failure)?;
     runs.retain(|run| run.counted > 0);
-    let simulated = runs.last().is_some_and(|run| run.simulated.is_some());
-    runs.retain(|run| run.simulated.is_some() == simulated);
+    let latest = runs.iter().rfind(|run| !run.smoke).or(runs.last()).map(RunSummary::stamp);
+    runs.retain(|run| Some(run.stamp()) == latest);
     Ok(runs)
 }
 

@@ -17,6 +17,7 @@ use model::values::record::{RunId, RunRecord};
 use model::values::settings::{FactValue, LABEL, Settings};
 use model::values::topology::Topology;
 use model::values::trial::short_hash;
+use model::values::workload::Parameters;
 use store::Store;
 
 use crate::app::results_file::ResultsFile;
@@ -69,6 +70,12 @@ impl TargetMachine {
             host,
             faults,
         })
+    }
+
+    /// Returns the check for programs and interfaces of the Linux kernel that this machine lacks; a simulated machine has
+    /// all.
+    pub fn missing(&self) -> Option<fn(&str, &Parameters) -> Option<String>> {
+        self.simulated.is_none().then_some(workloads::missing)
     }
 
     /// Opens or creates the results file; a simulated full disk limits its size.

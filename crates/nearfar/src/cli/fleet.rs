@@ -68,7 +68,7 @@ pub struct FleetRunArgs {
     #[command(flatten)]
     pub manifest: ManifestArgs,
     /// CPUs of the pod on each node; exclusive if the kubelet has the static CPU policy
-    #[arg(long, value_name = "N", requires = "memory", value_parser = clap::value_parser!(u32).range(1..=1 << 20), help_heading = "Kubernetes")]
+    #[arg(long, value_name = "N", requires = "memory", help_heading = "Kubernetes")]
     pub cpus: Option<u32>,
     /// Memory of the pod on each node
     #[arg(long, value_name = "SIZE", requires = "cpus", value_parser = Bytes::parse, help_heading = "Kubernetes")]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use model::values::undo::TunedSetting;
+use model::values::units::Kilohertz;
 
 use super::TextOrJson;
 
@@ -15,6 +16,9 @@ pub struct GuardArgs {
     /// c-states, all
     #[arg(long, value_name = "LIST", value_parser = list, conflicts_with = "sim")]
     pub quieten: Option<Quieten>,
+    /// Fix the clock of all CPUs at FREQ during the run, such as 3.6GHz
+    #[arg(long, value_name = "FREQ", value_parser = Kilohertz::parse, conflicts_with = "sim")]
+    pub fix_frequency: Option<Kilohertz>,
     /// Exclude placed interrupts from irqbalance during the run
     #[arg(long, conflicts_with = "sim")]
     pub ban_irqbalance: bool,

@@ -48,6 +48,9 @@ pub struct MeasureArgs {
     /// Start a new run instead of resuming an unfinished one
     #[arg(long, requires = "measure")]
     pub fresh: bool,
+    /// Resume this unfinished run even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh", requires = "measure")]
+    pub resume: Option<String>,
     /// Show the plan and the estimated time; measure nothing
     #[arg(long, requires = "measure")]
     pub dry_run: bool,

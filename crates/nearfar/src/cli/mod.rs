@@ -10,6 +10,7 @@ mod graph;
 mod guard;
 mod map;
 mod place;
+mod ranges;
 mod replay;
 mod serve;
 mod share;
@@ -29,7 +30,7 @@ pub use fleet::{
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
-pub use place::{Objective, PlaceArgs};
+pub use place::{Objective, PlaceArgs, Prior};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
@@ -234,10 +235,10 @@ pub struct MapArgs {
 #[derive(Args, Debug)]
 pub struct RepetitionArgs {
     /// Number of measured trials of each cell
-    #[arg(short, long, alias = "runs", value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, alias = "runs", value_name = "N", default_value_t = 5)]
     pub repetitions: u32,
     /// Number of blocks to run and discard first
-    #[arg(short, long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
     /// Kill a trial after this time
     #[arg(long, value_name = "DURATION", default_value = "5m")]
@@ -319,6 +320,9 @@ pub struct RunArgs {
     /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// Resume this unfinished run even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
     /// Maximum total time, instead of the budget of the experiment
     #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,
@@ -392,11 +396,12 @@ pub enum ShowFormat {
 pub struct CompareArgs {
     /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact, all runs of its experiment]
     pub runs: Vec<String>,
-    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, or column of an imported
-    /// table [default: chosen by the experiment]
+    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, several of these separated
+    /// by commas, or column of an imported table [default: chosen by the experiment]
     #[arg(long, value_name = "DIMENSION")]
     pub by: Option<String>,
-    /// Column that the others are compared with [default: chosen by the experiment, else kernel, else the first]
+    /// Column that the others are compared with, or with several dimensions a value of one of them, which each column is
+    /// compared with [default: chosen by the experiment, else kernel, else the first]
     #[arg(long, value_name = "NAME")]
     pub baseline: Option<String>,
     /// Compare the columns of this imported table [default: the latest]
@@ -406,12 +411,21 @@ pub struct CompareArgs {
     /// `NEARFAR_DUCKDB`)
     #[arg(long, alias = "from", value_name = "DIR", value_parser = parquet_dir, conflicts_with = "table")]
     pub parquet: Option<String>,
+    /// Add the columns of this imported table to those of the runs [repeatable]
+    #[arg(long = "add-table", value_name = "NAME", conflicts_with_all = ["table", "index"])]
+    pub added_tables: Vec<String>,
     /// Show the index of this benchmark suite for each column
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
     pub index: Option<Suite>,
+    /// Compare this metric instead of the main metric of each workload
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["table", "index"])]
+    pub metric: Option<String>,
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Significant digits of values; percentages have two decimals fewer [default: 4, and one decimal]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
+    pub digits: Option<u8>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,

@@ -8,9 +8,11 @@ use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
 #[derive(Args, Debug)]
 #[command(
     override_usage = "nearfar place [OPTIONS] -- <CMD>...\n       nearfar place --use <NAME> -- <CMD>...",
-    after_help = "Runs CMD under many placements in random order, drops the slow ones early, and confirms the winner \
-                  with fresh trials against kernel, the placement that leaves every decision to Linux.\n\n\
-                  Exit status: 0 decided, 1 CMD fails without a placement, 2 usage error, 3 undecided, 130 interrupted"
+    after_help = "Runs CMD under placements that a model of the machine chooses, and confirms the winner with fresh \
+                  trials against kernel, the placement that leaves every decision to Linux. Uses the whole budget \
+                  unless the result is clear earlier.\n\n\
+                  Exit status: 0 answered, 1 CMD fails without a placement or in most runs, 2 usage error, \
+                  3 undecided or provisional, 130 interrupted"
 )]
 pub struct PlaceArgs {
     #[command(flatten, next_help_heading = "Search space")]
@@ -23,6 +25,8 @@ pub struct PlaceArgs {
     pub objective: ObjectiveArgs,
     #[command(flatten, next_help_heading = "Stopping rules")]
     pub stopping: StoppingArgs,
+    #[command(flatten, next_help_heading = "Preview")]
+    pub preview: PreviewArgs,
     #[command(flatten, next_help_heading = "Using the result")]
     pub result: ResultArgs,
     /// Output format
@@ -113,6 +117,12 @@ pub struct ObjectiveArgs {
     /// Maximise the metric instead of minimising it
     #[arg(long)]
     pub higher_is_better: bool,
+    /// Name of the metric in the output of nearfar, such as tps
+    #[arg(long, value_name = "NAME")]
+    pub metric_name: Option<String>,
+    /// Unit of the metric in the output of nearfar, such as 1/s
+    #[arg(long, value_name = "UNIT")]
+    pub metric_unit: Option<String>,
 }
 
 /// When the search ends.
@@ -121,21 +131,38 @@ pub struct StoppingArgs {
     /// Smallest gain worth finding
     #[arg(long, value_name = "PERCENT", default_value = "1%")]
     pub indifference: String,
-    /// Maximum total time
+    /// Maximum total time of search and confirmation
     #[arg(long, value_name = "DURATION", default_value = "10m")]
     pub budget: String,
-    /// Maximum number of trials
+    /// Maximum number of trials of search and confirmation
     #[arg(long, value_name = "N")]
     pub max_trials: Option<usize>,
-    /// Bound the error of the whole search at 5% (about twice the trials)
+    /// Race all candidates, with the error bounded at 5% (many times the trials)
     #[arg(long)]
     pub strict: bool,
+    /// Assumptions about CMD before its first trial
+    #[arg(long, value_enum, default_value = "topology")]
+    pub prior: Prior,
     /// Start a new search instead of resuming an unfinished one
     #[arg(long)]
     pub fresh: bool,
+    /// Resume this unfinished search even if the machine has changed
+    #[arg(long, value_name = "RUN", conflicts_with = "fresh")]
+    pub resume: Option<String>,
+}
+
+/// Information without a search.
+#[derive(Args, Debug)]
+pub struct PreviewArgs {
     /// List the candidates and their derivation; measure nothing
     #[arg(long)]
     pub explain: bool,
+    /// Print what would be run and what can be expected of the budget; measure nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Predict the best placements from one trial of kernel, without a search
+    #[arg(long, conflicts_with_all = ["strict", "save", "apply"])]
+    pub guess: bool,
 }
 
 /// What happens to the winner.
@@ -150,6 +177,20 @@ pub struct ResultArgs {
     /// Run CMD under a saved placement; measure nothing
     #[arg(long = "use", value_name = "NAME", conflicts_with_all = ["save", "apply", "explain"])]
     pub saved: Option<String>,
+    /// List all candidates, including those that were not run
+    #[arg(long = "all")]
+    pub all_candidates: bool,
+}
+
+/// Assumptions of the search about the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Prior {
+    // None: the search knows only which candidates are similar.
+    None,
+    // It is like one of many kinds of programs, simulated on this machine.
+    Topology,
+    // Or like the programs in the results file, measured on this machine.
+    Store,
 }
 
 /// A quantity to minimise that needs no number in the output.

@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use super::Cli;
+use super::{Cli, ranges};
 
 /// Arguments that do not determine the plan: where results go, how they are printed, on which machine, seed and
 /// settings the plan runs, and what happens before and after. A stored run records the machine and the seed separately;
@@ -15,7 +15,9 @@ const OMITTED: &[&str] = &[
     "output",
     "dry_run",
     "fresh",
+    "resume",
     "explain",
+    "all_candidates",
     "apply",
     "save",
     "saved",
@@ -26,6 +28,7 @@ const OMITTED: &[&str] = &[
     "host_label",
     "labels",
     "quieten",
+    "fix_frequency",
     "ban_irqbalance",
     "wait",
     "settings_root",
@@ -36,7 +39,7 @@ impl Cli {
     pub fn from_argv<T: Into<std::ffi::OsString> + Clone>(
         argv: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let mut command = Self::command();
+        let mut command = ranges::apply(Self::command());
         let matches = command.try_get_matches_from_mut(argv)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         cli.common.argv = replay_argv(&command, &matches);
@@ -185,6 +188,7 @@ mod tests {
         "experiment",
         "fio",
         "from",
+        "guess",
         "higher_is_better",
         "ignore_failure",
         "indifference",
@@ -198,6 +202,8 @@ mod tests {
         "membind",
         "metric",
         "metric_json",
+        "metric_name",
+        "metric_unit",
         "objective",
         "only",
         "openmp",
@@ -205,6 +211,7 @@ mod tests {
         "placements",
         "preferred",
         "prepare",
+        "prior",
         "ready",
         "refine",
         "repetitions",

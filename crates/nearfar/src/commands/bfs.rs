@@ -61,7 +61,7 @@ fn as_rank(_: &BfsArgs, _: &GlobalArgs) -> CommandResult {
 fn search(link: &impl Link, args: &BfsArgs, settings: &GlobalArgs) -> Result<ShardResult, Option<CliError>> {
     let report = |message: &str| {
         if link.part() == 0 && !settings.quiet {
-            anstream::eprintln!("nearfar: {message}");
+            message!("nearfar: {message}");
         }
     };
     search_in_parts(link, &shard_request(args), &report).map_err(|error| match error {

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use model::analysis::compare::{compare, index};
+use model::analysis::compare::index;
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
+use report::number::Digits;
 
 use crate::app::compare::{CompareRequest, Compared, comparison, indices};
 use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
@@ -24,7 +25,7 @@ pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
         let compared = Compared::from_dir(&request, dir)?;
         return match args.index {
             Some(Suite::Unixbench) => show_index(&compared.compare_with(&request, index)?, args.format),
-            None => show(&compared.compare_with(&request, compare)?, args),
+            None => show(&compared.comparison(&request)?, args),
         };
     }
     let store = existing_store(common)?;
@@ -36,9 +37,10 @@ pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
 
 fn show(comparison: &Comparison, args: &CompareArgs) -> CommandResult {
     let selected = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
+    let digits = args.digits.map_or_else(Digits::default, |digits| Digits::new(digits.into()));
     let text = match args.format {
-        TableFormat::Text => report::table::comparison(&selected(), &output::stdout_style()),
-        TableFormat::Markdown => report::table::comparison_markdown(&selected()),
+        TableFormat::Text => report::table::comparison_with(&selected(), digits, &output::stdout_style()),
+        TableFormat::Markdown => report::table::comparison_markdown_with(&selected(), digits),
         TableFormat::Csv => report::table::comparison_csv(comparison),
         TableFormat::Json => {
             output::print_json(&report::json::comparison(comparison))?;
@@ -75,5 +77,7 @@ fn request(args: &CompareArgs) -> CompareRequest {
         by: args.by.clone(),
         baseline: args.baseline.clone(),
         table: args.table.clone(),
+        metric: args.metric.clone(),
+        added_tables: args.added_tables.clone(),
     }
 }

@@ -61,18 +61,17 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     let wall = started.elapsed();
     let dram = expansion.dram();
     let (state, restored) = expansion.stop();
-    restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| eprintln!("nearfar: {restored}"));
-    // An incomplete trace does not change the exit status, which is that of the program.
+    restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| message!("nearfar: {restored}"));
+    // An incomplete trace or summary does not change the exit status, which is that of the program.
     if let Some(Err(error)) = trace.map(|trace| trace.finish()) {
         CliError::failure(format!("the trace is incomplete: {error}")).print();
     }
     let summary = Summary { dram, wall, max_far: exit.max_far, state };
     if !common.quiet {
-        eprintln!("nearfar: {}", summary.describe());
+        message!("nearfar: {}", summary.describe());
     }
-    if let Some(path) = &args.summary {
-        let text = serde_json::to_string_pretty(&summary.json()).map_err(CliError::failure)?;
-        output::write(path, &format!("{text}\n"))?;
+    if let Some(Err(error)) = args.summary.as_deref().map(|path| output::write(path, &summary.text())) {
+        error.print();
     }
     foreground::exit_like(exit.status)
 }
@@ -110,7 +109,7 @@ fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     if !common.quiet {
         let when = report::number::date(run.started_unix_ms);
         let id = &run.id.0[..run.id.0.len().min(8)];
-        eprintln!("nearfar: {} of DRAM: {text} of the peak of {peak} in run {id} ({when})", share_of(peak));
+        message!("nearfar: {} of DRAM: {text} of the peak of {peak} in run {id} ({when})", share_of(peak));
     }
     Ok(share_of(peak))
 }
@@ -201,7 +200,7 @@ fn supervise(
         }
         if status.is_some() && !is_announced && !quiet {
             is_announced = true;
-            eprintln!(
+            message!(
                 "nearfar: the program has ended, but processes that it started are still running ({}); waiting for them",
                 pids(&processes)
             );
@@ -330,6 +329,11 @@ impl Summary {
             );
         }
         text
+    }
+
+    /// The text of `--summary`.
+    fn text(&self) -> String {
+        format!("{:#}\n", self.json())
     }
 
     fn json(&self) -> serde_json::Value {

@@ -60,7 +60,7 @@ fn to_directory(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     }
     for run in &runs {
         let written = store::export::parquet(&store, run, Path::new(target)).map_err(CliError::failure)?;
-        anstream::eprintln!("{}: {} rows", written.path.display(), written.rows);
+        message!("{}: {} rows", written.path.display(), written.rows);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -87,7 +87,7 @@ fn upload(store: &Store, runs: &[model::values::record::RunId], url: &str) -> Co
     })?;
     for run in runs {
         let uploaded = store::export::parquet_to_bucket(store, run, &bucket).map_err(CliError::failure)?;
-        anstream::eprintln!("{}: {} rows", uploaded.url, uploaded.rows);
+        message!("{}: {} rows", uploaded.url, uploaded.rows);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fleet::{FollowOptions, JobName, JobState, JobStatus, Manifest, NodeName, PerNode, Reply};
+use fleet::{FollowOptions, JobName, JobState, JobStatus, Manifest, NodeEvent, NodeName, PerNode, Reply};
 use model::values::shell::quote_argv;
 use serde_json::json;
 
@@ -33,12 +33,16 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
         Reply::Manifest(manifest) => return write_manifest(&manifest, &args.manifest, common),
     };
     let nodes = engine.nodes();
-    if !common.quiet {
-        eprintln!("{} on {} nodes; they keep running if this program ends", job.order.job, nodes.len());
-    }
     let options = FollowOptions { watch: !args.detach, patience: Duration::from_nanos(args.node_timeout.0) };
     let mut lines = StatusLines::new(nodes, common.quiet || args.detach);
-    let results = jobs.follow(options, |node, event| lines.show(node, event));
+    let mut is_announced = common.quiet;
+    let results = jobs.follow(options, |node, event| {
+        if !is_announced && matches!(event, NodeEvent::Status(_)) {
+            is_announced = true;
+            message!("{} on {} nodes; those that respond continue if this program ends", job.order.job, nodes.len());
+        }
+        lines.show(node, event);
+    });
     lines.finish();
     coordinator::show(&results, args.format == TextOrJson::Json)?;
     warn(errors(&results));
@@ -53,7 +57,7 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
 fn write_manifest(manifest: &Manifest, args: &ManifestArgs, common: &GlobalArgs) -> CommandResult {
     output::write(args.output.as_deref().unwrap_or(Path::new("-")), &manifest.text)?;
     if !common.quiet {
-        manifest.notes.iter().for_each(|note| eprintln!("{note}"));
+        manifest.notes.iter().for_each(|note| message!("{note}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -78,7 +82,7 @@ fn exit_code(results: &PerNode<Vec<JobStatus>>, detached: bool) -> ExitCode {
 fn print_next(args: &FleetRunArgs, results: &PerNode<Vec<JobStatus>>) {
     let stopped = results.iter().any(|(_, jobs)| jobs.iter().flatten().any(|job| job.state == JobState::Stopped));
     if stopped {
-        eprintln!("hint: rerun the same command to resume on the nodes that stopped");
+        message!("hint: rerun the same command to resume on the nodes that stopped");
     }
     let mut words = vec!["nearfar".to_string(), "fleet".into(), if args.detach { "status" } else { "collect" }.into()];
     words.push(format!("--on={}", args.nodes.on));
@@ -86,7 +90,7 @@ fn print_next(args: &FleetRunArgs, results: &PerNode<Vec<JobStatus>>) {
         words.push(format!("--program={}", args.nodes.program));
     }
     words.extend(args.nodes.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
-    eprintln!("next: {}", quote_argv(&words));
+    message!("next: {}", quote_argv(&words));
 }
 
 fn status(args: &FleetQueryArgs) -> CommandResult {
@@ -124,10 +128,10 @@ fn print_collected(results: &PerNode<Collected>) {
     for (node, collected) in results {
         let Ok(collected) = collected else { continue };
         if collected.jobs.is_empty() {
-            eprintln!("{node}: no jobs");
+            message!("{node}: no jobs");
         }
         for (job, report) in &collected.jobs {
-            eprintln!("{node}: {job}: {report}");
+            message!("{node}: {job}: {report}");
         }
     }
 }

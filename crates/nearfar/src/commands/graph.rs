@@ -239,8 +239,3 @@ fn to_pipe(bytes: &[u8]) -> Result<(), CliError> {
 fn exists(path: &Path) -> CliError {
     CliError::usage(format!("{} already exists", path.display())).hint("choose another name or remove the file")
 }
-
-/// Returns the directory of a file.
-fn dir_of(path: &Path) -> &Path {
-    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}

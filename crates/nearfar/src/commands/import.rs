@@ -98,6 +98,6 @@ fn counted(count: usize, noun: &str) -> String {
 
 fn info(common: &GlobalArgs, message: &str) {
     if !common.quiet {
-        eprintln!("{message}");
+        message!("{message}");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use model::analysis::place::{Claim, Objective, PlaceRequest, PlaceResult};
+use model::analysis::place::{BudgetForecast, Claim, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::candidates::{SearchSpace, Threads};
 use model::values::id_set::CpuSet;
 use model::values::plan::Plan;
@@ -14,6 +14,7 @@ use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
 use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
@@ -34,28 +35,31 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         place: place_request(args)?,
         map: requests::map(&args.map, common),
         refine: args.search.refine,
-        fresh: args.stopping.fresh,
+        resume: ResumeRule::new(args.stopping.fresh, args.stopping.resume.as_deref()),
+        uses_earlier: args.stopping.prior == cli::Prior::Store,
     };
-    if args.stopping.explain {
+    if args.preview.explain {
         return explain(&plan(&request)?, args.format);
     }
+    if args.preview.dry_run {
+        return dry_run(&plan(&request)?, args.format);
+    }
     let RaceResult { mut store, record, answer } = race(&request)?;
-    show(&record, &answer, args.format)?;
-    let decided = matches!(answer.claim, Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen);
-    if let Some(winner) = winner(&record, &answer).filter(|_| decided) {
+    show(&record, &answer, args)?;
+    if let Some(winner) = winner(&record, &answer).filter(|_| answer.claim.is_decided()) {
         if let Some(name) = &args.result.save {
             save(&mut store, name, &record, winner)?;
             if !common.quiet {
-                eprintln!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
+                message!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
             }
         }
         if args.result.apply {
             return Err(exec(&args.command, args.trial.shell, winner));
         }
     } else if args.result.apply || args.result.save.is_some() {
-        eprintln!("nearfar: undecided, so no placement was saved or applied");
+        message!("nearfar: undecided, so no placement was saved or applied");
     }
-    Ok(status(answer.claim, record.ended.is_none()))
+    Ok(if args.preview.guess { ExitCode::SUCCESS } else { status(answer.claim, record.ended.is_none()) })
 }
 
 fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
@@ -65,12 +69,18 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
         name: program.to_string(),
         given: parameters(args)?,
         objective: objective(args),
+        label: metric_label(args)?,
+        prior: match args.stopping.prior {
+            cli::Prior::None => PriorChoice::None,
+            cli::Prior::Topology | cli::Prior::Store => PriorChoice::Topology,
+        },
         space: search_space(args)?,
         rules: RaceRules {
             indifference: parse_share(&args.stopping.indifference)
                 .map_err(|error| CliError::usage(format!("--indifference: {error}")))?,
             strict: args.stopping.strict,
-            max_trials: args.stopping.max_trials,
+            // A guess is a search without any trial except that of the baseline.
+            max_trials: if args.preview.guess { Some(1) } else { args.stopping.max_trials },
         },
         budget: duration("--budget", &args.stopping.budget)?,
         time_limit: duration("--time-limit", &args.trial.time_limit)?,
@@ -97,6 +107,16 @@ fn objective(args: &PlaceArgs) -> Objective {
         (false, _, cli::Objective::CpuTime) => Objective::CpuTime,
         (false, _, cli::Objective::PeakMemory) => Objective::PeakMemory,
     }
+}
+
+/// Returns the name and the unit of a number in the output.
+fn metric_label(args: &PlaceArgs) -> Result<MetricLabel, CliError> {
+    let label = MetricLabel { name: args.objective.metric_name.clone(), unit: args.objective.metric_unit.clone() };
+    let is_number = args.objective.metric.is_some() || args.objective.metric_json.is_some();
+    if label != MetricLabel::default() && !is_number {
+        return Err(CliError::usage("--metric-name and --metric-unit require --metric or --metric-json"));
+    }
+    Ok(label)
 }
 
 /// Returns the parameters of workload `command`.
@@ -166,19 +186,36 @@ fn explain(plan: &Plan, format: TextOrJson) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(record: &RunRecord, answer: &PlaceResult, format: TextOrJson) -> Result<(), CliError> {
+/// Trial times for which `--dry-run` shows what the budget allows.
+const DRY_RUN_TRIALS: [Nanos; 4] =
+    [Nanos(100_000_000), Nanos(1_000_000_000), Nanos(10_000_000_000), Nanos(60_000_000_000)];
+
+fn dry_run(plan: &Plan, format: TextOrJson) -> CommandResult {
+    let forecasts: Vec<BudgetForecast> =
+        DRY_RUN_TRIALS.into_iter().filter_map(|time| BudgetForecast::assuming(plan, time)).collect();
+    let steps = plan.race.as_ref().map_or(&[][..], |race| &race.steps);
     match format {
+        TextOrJson::Json => output::print_json(&report::json::dry_run(plan, steps, &forecasts))?,
+        TextOrJson::Text => output::print(&report::table::dry_run(plan, &forecasts, &output::stdout_style()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(record: &RunRecord, answer: &PlaceResult, args: &PlaceArgs) -> Result<(), CliError> {
+    match args.format {
         TextOrJson::Json => output::print_json(&report::json::answer(record, answer)),
-        TextOrJson::Text => output::print(&report::table::answer(record, answer, &output::stdout_style())),
+        TextOrJson::Text => {
+            output::print(&report::table::answer(record, answer, args.result.all_candidates, &output::stdout_style()))
+        }
     }
 }
 
 fn status(claim: Claim, interrupted: bool) -> ExitCode {
     match claim {
         _ if interrupted => CliStatus::Interrupted.into(),
-        Claim::Better | Claim::KernelIsBest | Claim::NoDifferenceSeen => ExitCode::SUCCESS,
-        Claim::Inconclusive | Claim::Unfinished => CliStatus::Inconclusive.into(),
-        Claim::NoReference => CliStatus::Failure.into(),
+        claim if claim.is_decided() => ExitCode::SUCCESS,
+        Claim::NoReference | Claim::ProgramFails => CliStatus::Failure.into(),
+        _ => CliStatus::Inconclusive.into(),
     }
 }
 
@@ -200,7 +237,7 @@ fn use_saved(name: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult
     let saved = existing_store(common)?.saved_placement(name).map_err(CliError::usage)?;
     let target = TargetMachine::read(&requests::machine(&args.machine))?;
     for change in saved.changes(&target.machine) {
-        eprintln!("nearfar: warning: the machine has changed since {name} was measured: {change}");
+        message!("nearfar: warning: the machine has changed since {name} was measured: {change}");
     }
     Err(exec(&args.command, args.trial.shell, &saved.placement))
 }

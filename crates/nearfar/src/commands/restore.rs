@@ -14,6 +14,7 @@ use crate::output;
 pub fn run(args: &RestoreArgs) -> CommandResult {
     // The settings of a run in progress must not be restored.
     let _lock = lock_now()?;
+    workloads::remove_stale_trial_dirs();
     let site = site(args.settings_root.as_deref());
     let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
     match args.format {

@@ -5,6 +5,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::run::{self, RunRequest, measured_boots};
+use crate::app::session::ResumeRule;
 use crate::cli::{GlobalArgs, RunArgs};
 use crate::error::{CliError, CommandResult};
 use crate::requests;
@@ -34,7 +35,7 @@ fn request(args: &RunArgs, common: &GlobalArgs) -> Result<RunRequest, CliError> 
         devices: args.devices.clone(),
         smoke: args.smoke,
         budget: args.budget.as_deref().map(Nanos::parse).transpose().map_err(CliError::usage)?,
-        fresh: args.fresh,
+        resume: ResumeRule::new(args.fresh, args.resume.as_deref()),
     })
 }
 
@@ -44,9 +45,9 @@ fn print_next_boot(experiment: &Experiment, store: &Store) -> Result<(), CliErro
     let lines: Vec<&str> = command_lines.iter().map(String::as_str).collect();
     match experiment.unmeasured_boots(&lines)[..] {
         [] if experiment.boots.is_empty() => {}
-        [] => eprintln!("all boots are measured; compare them with nearfar compare --by boot"),
-        ["", ..] => eprintln!("next: boot without {} and rerun the command", experiment.boots.join(", ")),
-        [boot, ..] => eprintln!("next: boot with the kernel parameters {boot} and rerun the command"),
+        [] => message!("all boots are measured; compare them with nearfar compare --by boot"),
+        ["", ..] => message!("next: boot without {} and rerun the command", experiment.boots.join(", ")),
+        [boot, ..] => message!("next: boot with the kernel parameters {boot} and rerun the command"),
     }
     Ok(())
 }

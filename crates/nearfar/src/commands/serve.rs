@@ -35,10 +35,10 @@ pub fn run(args: &ServeArgs, common: &GlobalArgs) -> CommandResult {
         }))?,
     }
     if !common.quiet {
-        eprintln!("serving {}; stop with Ctrl-C", store::displayed(&path).display());
+        message!("serving {}; stop with Ctrl-C", store::displayed(&path).display());
         if !server.address().ip().is_loopback() {
-            eprintln!("warning: other machines can connect, and the traffic is not encrypted");
-            eprintln!("hint: for private access, omit --listen and connect through ssh -L PORT:localhost:PORT");
+            message!("warning: other machines can connect, and the traffic is not encrypted");
+            message!("hint: for private access, omit --listen and connect through ssh -L PORT:localhost:PORT");
         }
     }
     signals.forever().next();

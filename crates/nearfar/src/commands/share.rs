@@ -70,7 +70,16 @@ fn run_names(record: &RunRecord) -> Vec<(&'static str, String)> {
     let mut tests: Vec<&str> = record.plan.cells.iter().map(|cell| cell.test.as_str()).collect();
     tests.dedup();
     let model = record.machine.settings.get("cpu.model").unwrap_or("not known");
-    let mut names = vec![("experiment", record.plan.experiment.clone()), ("tests", tests.join("; "))];
+    let plan = &record.plan;
+    let mut names = vec![("experiment", plan.experiment.clone()), ("tests", tests.join("; "))];
+    // Free text of the experiment file.
+    let texts =
+        [("question", &plan.question), ("compared by", &plan.compare_by)].map(|(kind, text)| (kind, text.clone()));
+    names.extend(texts.into_iter().filter(|(_, text)| !text.is_empty()));
+    names.extend(plan.baseline.iter().map(|baseline| ("baseline", baseline.clone())));
+    if !plan.command.is_empty() {
+        names.push(("arguments", plan.command.join(" ")));
+    }
     names.push(("machine", record.host.clone().unwrap_or_else(|| model.into())));
     names.extend(record.machine.settings.get("kernel.release").map(|kernel| ("kernel", kernel.to_string())));
     names
@@ -103,12 +112,12 @@ fn print_summary(summary: &ShareSummary, args: &ShareArgs, common: &GlobalArgs) 
     if common.quiet {
         return Ok(());
     }
-    eprintln!("{content}");
+    message!("{content}");
     let taken: Vec<String> = taken.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
-    eprintln!("removed: {}", if taken.is_empty() { "nothing".into() } else { taken.join(", ") });
-    eprintln!("kept; check that these names may be published:");
-    names.iter().for_each(|(kind, name)| eprintln!("  {kind}: {name}"));
-    eprintln!(
+    message!("removed: {}", if taken.is_empty() { "nothing".into() } else { taken.join(", ") });
+    message!("kept; check that these names may be published:");
+    names.iter().for_each(|(kind, name)| message!("  {kind}: {name}"));
+    message!(
         "hint: view the file as others will: nearfar --store {} show",
         model::values::shell::quote_arg(&args.output.display().to_string())
     );

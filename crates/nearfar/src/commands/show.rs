@@ -24,7 +24,8 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
-        return print_list(args, || report::table::trials(&record, &trials, &style), || report::json::trials(&trials));
+        let text = || report::table::trials(&record, &trials, &style);
+        return print_list(args, text, || report::json::trials(&record, &trials));
     }
     let finding = summarise(&record.plan, &trials);
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
@@ -34,7 +35,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         ShowFormat::Text => {
             let load = if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
             let text = match Answer::of(&record, &trials, &finding) {
-                Answer::Race(answer) => report::table::answer(&record, &answer, &style),
+                Answer::Race(answer) => report::table::answer(&record, &answer, false, &style),
                 Answer::Size(answer) => report::table::size(&answer, &style),
                 Answer::Cells => report::table::run(&record, &finding, metrics, &style),
             };

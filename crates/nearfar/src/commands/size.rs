@@ -15,7 +15,7 @@ use crate::run_output::end_message;
 pub fn run(args: &SizeArgs, common: &GlobalArgs) -> CommandResult {
     let result = size(&request(args, common)?)?;
     if !common.quiet {
-        eprintln!("{}", end_message(result.end, &result.record));
+        message!("{}", end_message(result.end, &result.record));
     }
     let (answer, comparison) = answer(&result)?;
     match args.format {

@@ -53,6 +53,7 @@ fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
     let refused = [
         (run.dry_run, "--dry-run", "nearfar run --dry-run shows the plan of this machine"),
         (run.fresh, "--fresh", "to run it again, set another --name before the --"),
+        (run.resume.is_some(), "--resume", "rerun the same command to resume"),
         (run.fio.is_some(), "--fio", "use an experiment with the workload io instead"),
         (given("--format"), "--format", "set --format before the -- for the result"),
         (given("--store"), "--store", "each node has its own results file; nearfar fleet collect merges them"),
@@ -79,7 +80,11 @@ fn privileges(run: &RunArgs, experiment: &Experiment) -> Vec<String> {
         .flat_map(|task| &task.set)
         .flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
     let disks = values.filter(|(_, value)| value.starts_with("/dev/")).map(|(name, value)| format!("{name}={value}"));
-    let flags = [(run.guard.quieten.is_some(), "--quieten"), (run.guard.ban_irqbalance, "--ban-irqbalance")];
+    let flags = [
+        (run.guard.quieten.is_some(), "--quieten"),
+        (run.guard.fix_frequency.is_some(), "--fix-frequency"),
+        (run.guard.ban_irqbalance, "--ban-irqbalance"),
+    ];
     let flags = flags.iter().filter(|(given, _)| *given).map(|(_, flag)| (*flag).to_string());
     let mut reasons: Vec<String> = flags.chain(parts.map(String::from)).chain(disks).collect();
     let mut seen = std::collections::BTreeSet::new();
@@ -115,6 +120,7 @@ mod tests {
         let cases: &[(&[&str], &str)] = &[
             (&["quick"], ""),
             (&["quick", "--quieten", "thp"], "--quieten"),
+            (&["quick", "--fix-frequency", "3.6GHz"], "--fix-frequency"),
             (&["interrupts"], "irq:"),
             (&["far-memory"], "expand:"),
             (&["storage", "--set", "file=/dev/nullb0"], "file=/dev/nullb0"),

@@ -32,14 +32,10 @@ pub fn warn_about_clocks(engine: &dyn Engine) {
     for (node, ahead) in &wrong {
         let side = if **ahead > 0 { "ahead of" } else { "behind" };
         let duration = HumanDuration(offset(**ahead));
-        anstream::eprintln!(
-            "nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong"
-        );
+        message!("nearfar: {node}: its clock is {duration} {side} this machine's; dates of its runs are wrong");
     }
     if !wrong.is_empty() {
-        anstream::eprintln!(
-            "hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid"
-        );
+        message!("hint: run 'timedatectl set-ntp true' on the node before the next run; stored trials remain valid");
     }
 }
 
@@ -47,10 +43,10 @@ pub fn warn_about_clocks(engine: &dyn Engine) {
 pub fn warn<'a>(errors: impl IntoIterator<Item = (&'a NodeName, &'a NodeError)>) {
     let mut hints = BTreeSet::new();
     for (node, error) in errors {
-        anstream::eprintln!("nearfar: {node}: {}", error.what);
+        message!("nearfar: {node}: {}", error.what);
         hints.extend(error.hint.as_deref());
     }
-    hints.iter().for_each(|hint| anstream::eprintln!("hint: {hint}"));
+    hints.iter().for_each(|hint| message!("hint: {hint}"));
 }
 
 /// Returns the common exit status of the errors, `Failure` if they differ, or `None` without errors.

@@ -35,7 +35,7 @@ impl<'a> StatusLines<'a> {
             let due = last.as_ref().is_none_or(|(at, known)| *known != kind || at.elapsed() >= LINE_INTERVAL);
             if due {
                 *last = Some((Instant::now(), kind));
-                anstream::eprintln!("{line}");
+                message!("{line}");
             }
         }
     }

@@ -36,9 +36,11 @@ const CONNECTIONS_MAX: usize = 128;
 /// Maximum number of event streams, which are long-lived; the other connections remain for pages.
 const STREAMS_MAX: usize = 64;
 /// Time limit to wait for a connection permit; then the client gets `Retry-After`.
-const PERMIT_WAIT: Duration = Duration::from_secs(2);
+const PERMIT_WAIT: Duration = Duration::from_millis(500);
 /// Time limit to receive the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
+/// The same while more than half of the connections are in use, so that slow clients do not keep pages waiting.
+const BUSY_HEAD_LIMIT: Duration = Duration::from_secs(1);
 /// Time limit to send a response: enough for 3 MB over a slow connection.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit to read what a client still sends; closing earlier would reset the connection and lose the response.
@@ -151,7 +153,8 @@ fn refuse(mut stream: TcpStream) {
 /// Serves one connection. Network errors are ignored, because the client has gone.
 fn serve(mut stream: TcpStream, shared: &ServerState) {
     let _ = stream.set_nodelay(true);
-    let head = match request::read(&mut stream, HEAD_LIMIT) {
+    let is_busy = shared.connections.in_use() > CONNECTIONS_MAX / 2;
+    let head = match request::read(&mut stream, if is_busy { BUSY_HEAD_LIMIT } else { HEAD_LIMIT }) {
         Ok(head) => head,
         Err(HeadError::Gone) => return,
         Err(HeadError::With(status, message)) => {
@@ -236,6 +239,10 @@ impl Semaphore {
         }
         *in_use += 1;
         Some(Permit(self.inner.clone()))
+    }
+
+    fn in_use(&self) -> usize {
+        *self.inner.in_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until all permits are released, at most for `limit`.

@@ -180,7 +180,7 @@ fn error_page(error: &PageError, as_json: bool, quiet: bool) -> HttpResponse {
         PageError::Failed(failure) => (HttpStatus::Internal, failure.to_string()),
     };
     if status == HttpStatus::Internal && !quiet {
-        eprintln!("nearfar: {text}");
+        message!("nearfar: {text}");
     }
     let (what, hint) = text.split_once("\nhint: ").map_or((text.as_str(), None), |(what, hint)| (what, Some(hint)));
     if as_json {
@@ -271,7 +271,8 @@ fn compare_request(head: &RequestHead) -> Result<CompareRequest, CliError> {
     let one = |key: &str| head.query_value(key).filter(|value| !value.is_empty()).map(str::to_string);
     // Several runs are compared with each other by default, not their placements.
     let by = one("by").or_else(|| (runs.len() > 1).then(|| "run".to_string()));
-    Ok(CompareRequest { by, baseline: one("baseline"), table: one("table"), runs })
+    let (baseline, table, metric) = (one("baseline"), one("table"), one("metric"));
+    Ok(CompareRequest { by, baseline, table, metric, added_tables: Vec::new(), runs })
 }
 
 /// Renders the form and, if there is a query, the comparison.
@@ -291,9 +292,8 @@ fn comparison_page(store: &Store, head: &RequestHead) -> Result<String, PageErro
     summaries.reverse();
     let choice = |run: &RunSummary| {
         let chosen = request.runs.iter().any(|name| run.id.0.starts_with(name.as_str()));
-        let host = run.simulated.as_ref().map(|of| format!("simulated {of}")).or_else(|| run.host.clone());
-        let begun = report::number::date(run.started_unix_ms);
-        (run.id.0.clone(), format!("{} {}, {begun}, {}", run.id, run.experiment, host.unwrap_or_default()), chosen)
+        let (begun, machine) = (report::number::date(run.started_unix_ms), report::machine(run));
+        (run.id.0.clone(), format!("{} {}, {begun}, {machine}", run.id, run.experiment), chosen)
     };
     let form = CompareForm {
         runs: summaries.iter().take(RUNS_SHOWN).map(choice).collect(),

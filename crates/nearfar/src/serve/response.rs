@@ -6,8 +6,6 @@ use std::net::TcpStream;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use sha2::{Digest, Sha256};
-
 use super::request::Method;
 use super::status::HttpStatus;
 
@@ -112,27 +110,11 @@ fn common_head(status: HttpStatus) -> String {
     )
 }
 
-/// Allows the two scripts by their hashes. Inline styles, which the charts use, are allowed: without a network, a style
-/// cannot leak data.
+/// The policy of a static report, with requests and forms for this server only.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = |script: &str| format!("'sha256-{}'", base64(&Sha256::digest(script)));
-    format!(
-        "default-src 'none'; script-src {} {}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; \
-         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        hash(report::html::SCRIPT),
-        hash(report::html::LIVE_SCRIPT)
-    )
+    let scripts = report::html::security_policy(&[report::html::SCRIPT, report::html::LIVE_SCRIPT]);
+    format!("{scripts}; connect-src 'self'; form-action 'self'; frame-ancestors 'none'")
 });
-
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let group = |three: &[u8]| {
-        let joined = three.iter().fold(0_u32, |joined, byte| joined << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        let letter = |at: usize| char::from(LETTERS[(joined >> (18 - 6 * at)) as usize & 63]);
-        (0..4).map(|at| if at <= three.len() { letter(at) } else { '=' }).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
-}
 
 /// Writes all bytes before `until`. The time limit of the socket is per write, so it does not stop slow readers.
 fn write_until(stream: &mut TcpStream, bytes: &[u8], until: Instant) -> io::Result<()> {
@@ -158,21 +140,6 @@ fn write_until(stream: &mut TcpStream, bytes: &[u8], until: Instant) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_matches_known_values() {
-        let cases = [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("\u{fb}\u{ff}", "w7vDvw=="),
-        ];
-        for (plain, expected) in cases {
-            assert_eq!(base64(plain.as_bytes()), expected, "{plain:?}");
-        }
-    }
 
     #[test]
     fn policy_allows_scripts_only_by_hash() {

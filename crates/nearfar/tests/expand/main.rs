@@ -114,6 +114,18 @@ fn wait_until(event: &str, condition: impl Fn() -> bool) {
 }
 
 #[test]
+fn status_is_that_of_the_program_if_nothing_can_be_written() {
+    let Some(setup) = Setup::new("status_is_that_of_the_program_if_nothing_can_be_written") else { return };
+    for summary in ["/dev/full", "/nowhere/summary"] {
+        let mut command = setup.expand(&["--dram", "32MiB", "--summary", summary], &["sh", "-c", "exit 7"]);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full exists");
+        let status = command.stderr(full).status().expect("the program starts");
+        assert_eq!(status.code(), Some(7), "{summary}");
+    }
+    assert_eq!(setup.remains(), "");
+}
+
+#[test]
 fn exit_status_of_the_program_is_returned() {
     let Some(setup) = Setup::new("exit_status_of_the_program_is_returned") else { return };
     let status = |program: &[&str]| setup.run(&["--dram", "32MiB"], program).status;

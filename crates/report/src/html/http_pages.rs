@@ -6,6 +6,7 @@ use model::values::record::{ImportedTable, RunSummary, VerdictCounts};
 
 use super::{SCRIPT, STYLE, unbroken};
 use crate::number::date;
+use crate::stamp;
 use crate::style::clean;
 use crate::table::ending;
 
@@ -140,13 +141,12 @@ struct ErrorPage {
 
 fn row(line: &RunLine<'_>) -> RunRow {
     let summary = line.summary;
-    let simulated = summary.simulated.as_ref().map(|simulated| format!("simulated {simulated}"));
     let (state, _) = ending(summary.ended);
     RunRow {
         id: clean(&summary.id.0),
         experiment: clean(&summary.experiment),
-        simulated: simulated.is_some(),
-        machine: clean(&simulated.or_else(|| summary.host.clone()).unwrap_or("unknown".into())),
+        simulated: !summary.stamp().is_empty(),
+        machine: clean(&stamp::machine(summary)),
         begun: date(summary.started_unix_ms),
         begun_unix_ms: summary.started_unix_ms,
         trials: summary.trials,

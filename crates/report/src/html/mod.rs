@@ -5,8 +5,10 @@ mod figure;
 mod http_pages;
 mod load;
 mod plot;
+mod policy;
 mod race;
 mod run;
+mod search;
 mod size;
 mod survey;
 mod sweep;
@@ -21,16 +23,22 @@ use model::import::unixbench::IndexTable;
 use model::placements::measured_map::MeasuredMap;
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, TrialRecord};
+use model::values::stamp::Stamp;
 
 use crate::changes;
 use crate::claim_text::{ClaimText, sentences};
+use crate::number::Digits;
 use crate::style::clean;
-use crate::table::{comparison_grid, footnotes, headnotes, index_caption, index_grid, long_grid};
+use crate::table::{
+    EFFICIENCY, caption, comparison_grid, efficiency_grid, footnotes, headnotes, index_caption, index_grid,
+    index_notes, long_grid,
+};
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
+pub use policy::security_policy;
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
 /// `</script>`, so that a server can allow it by its hash.
@@ -103,8 +111,8 @@ pub fn render(page: &ReportPage) -> String {
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
     let report = ReportTemplate {
         title: title(page),
-        simulated: page.runs.iter().any(|run| run.record.simulated.is_some())
-            || page.survey.is_some_and(|survey| survey.simulated),
+        simulated: stamps(page).any(|stamp| stamp.simulated),
+        smoke: stamps(page).any(|stamp| stamp.smoke),
         parts: usize::from(page.survey.is_some()),
         survey: page.survey.map(|survey| SurveyPart::new(survey, limits.rows)),
         runs,
@@ -117,8 +125,17 @@ pub fn render(page: &ReportPage) -> String {
         style: STYLE,
         script: SCRIPT,
         live: LIVE_SCRIPT,
+        // A server sends its own policy.
+        policy: page.served.is_none().then(|| format!("{}; form-action 'none'", security_policy(&[SCRIPT]))),
     };
     report.render().expect("the template renders")
+}
+
+/// The stamps of the parts of a page.
+fn stamps<'a>(page: &'a ReportPage<'_>) -> impl Iterator<Item = Stamp> + 'a {
+    let survey = page.survey.iter().map(|survey| survey.stamp);
+    let compared = page.comparisons.iter().map(|comparison| comparison.stamp);
+    page.runs.iter().map(|run| run.record.stamp()).chain(survey).chain(compared)
 }
 
 /// The limits of each part of a page.
@@ -141,6 +158,7 @@ impl PageLimits {
 struct ReportTemplate<'a> {
     title: String,
     simulated: bool,
+    smoke: bool,
     /// Number of sections in addition to the lists.
     parts: usize,
     survey: Option<SurveyPart>,
@@ -154,6 +172,8 @@ struct ReportTemplate<'a> {
     style: &'static str,
     script: &'static str,
     live: &'static str,
+    /// The Content-Security-Policy of a file.
+    policy: Option<String>,
 }
 
 /// A comparison with its findings in sentences.
@@ -164,6 +184,8 @@ pub(crate) struct ComparedPart {
     /// The figure of all changes with their intervals.
     pub(crate) picture: Option<String>,
     pub(crate) table: HtmlTable,
+    /// Cells in percent of reference cells.
+    pub(crate) efficiency: Option<HtmlTable>,
     pub(crate) above: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
@@ -176,14 +198,17 @@ impl ComparedPart {
         more.truncate(rows_max);
         // A wider table would need horizontal scrolling.
         let wide = comparison.columns.len() <= COLUMNS_MAX;
-        let grid = if wide { comparison_grid(comparison).without_repeats(1) } else { long_grid(comparison) };
-        let caption = format!("Against {}, by {}", clean(&comparison.baseline), clean(&comparison.by));
+        let digits = Digits::default();
+        let grid =
+            if wide { comparison_grid(comparison, digits).without_repeats(1) } else { long_grid(comparison, digits) };
+        let efficiency = efficiency_grid(comparison, digits);
         Self {
             name: clean(name),
             sentences,
             more,
             picture: changes::svg(comparison),
-            table: HtmlTable::new(&caption, grid, rows_max),
+            table: HtmlTable::new(&caption(comparison), grid, rows_max),
+            efficiency: (!efficiency.rows.is_empty()).then(|| HtmlTable::new(EFFICIENCY, efficiency, rows_max)),
             above: headnotes(comparison),
             notes: footnotes(comparison),
         }
@@ -200,11 +225,7 @@ struct IndexPart {
 impl IndexPart {
     fn new(name: &str, index: &IndexTable, rows_max: usize) -> Self {
         let table = |group| HtmlTable::new(&index_caption(index, group), index_grid(index, group), rows_max);
-        Self {
-            name: clean(name),
-            tables: index.groups.iter().map(table).collect(),
-            notes: index.notes.iter().map(|note| clean(note)).collect(),
-        }
+        Self { name: clean(name), tables: index.groups.iter().map(table).collect(), notes: index_notes(index) }
     }
 }
 

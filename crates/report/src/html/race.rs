@@ -5,10 +5,11 @@ use model::analysis::place::PlaceResult;
 use model::placements::placement::CommandLines;
 use model::stats::racing::RankClaim;
 
+use super::search::{SearchFigure, figures};
 use super::table::HtmlTable;
 use super::unbroken;
 use crate::json::value;
-use crate::race::{grid, headline, lines_of, sentences, verdict};
+use crate::race::{grid, grid_title, headline, lines_of, sentences, verdict};
 use crate::style::clean;
 
 /// Maximum number of candidates in the figure; the table has all.
@@ -29,6 +30,7 @@ pub(crate) struct RacePart {
     /// The purpose of the command lines, and each tool with its line.
     lines: Vec<(&'static str, Vec<(String, String)>)>,
     picture: Option<RacePicture>,
+    figures: Vec<SearchFigure>,
     ranking: HtmlTable,
 }
 
@@ -61,7 +63,8 @@ impl RacePart {
             sentences: sentences(answer).iter().map(|text| unbroken(text)).collect(),
             lines: lines_of(answer).into_iter().map(|(whose, lines)| (whose, pasted(lines))).collect(),
             picture: picture(answer),
-            ranking: HtmlTable::new("All candidates, best first", grid(answer), rows_max),
+            figures: figures(answer),
+            ranking: HtmlTable::new(grid_title(answer), grid(answer, true).0, rows_max),
         }
     }
 }

@@ -23,10 +23,10 @@ use super::{ComparedPart, PageLimits, RunSection};
 use crate::grid::{Grid, GridCell};
 use crate::map as maps;
 use crate::number::date;
+use crate::stamp;
 use crate::style::{Tone, clean};
 use crate::table::{
-    Metrics, caveats_grid, ending, headed_grid, invalid_trials_grid, load_grid, machine, run_grid, simulated,
-    skipped_grid,
+    Metrics, caveats_grid, ending, headed_grid, invalid_trials_grid, load_grid, machine, run_grid, skipped_grid,
 };
 
 /// Sentences per run at the top of a page with several runs.
@@ -47,7 +47,7 @@ pub(crate) struct RunPart {
     pub(crate) anchor: String,
     pub(crate) experiment: String,
     pub(crate) question: String,
-    pub(crate) stamp: Option<String>,
+    pub(crate) stamps: Vec<String>,
     pub(crate) facts: Vec<(&'static str, String)>,
     /// The first sentences, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
@@ -102,13 +102,13 @@ impl RunPart {
             anchor: format!("run-{}", before.len() + 1),
             experiment: clean(&record.plan.experiment),
             question: clean(&record.plan.question),
-            stamp: simulated(record),
+            stamps: stamp::of_run(record),
             facts: facts(record),
             headlines: headlines(race.as_ref(), size.as_ref(), compared.as_ref()),
             race,
             winner: answer.and_then(|answer| winner(record, answer)),
             size,
-            measured: map.map(maps::measured::svg),
+            measured: map.map(|map| maps::measured::svg(map, record.stamp())),
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(record, finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
@@ -118,7 +118,7 @@ impl RunPart {
             figures_left_out,
             validity: validity(finding),
             caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
-            invalid_trials: table("Why trials were suspect or invalid", invalid_trials.without_repeats(2), limits.rows),
+            invalid_trials: table("Why trials were suspect or invalid", invalid_trials, limits.rows),
             invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
                 .map(HtmlTable::folded),
             skipped: table(

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 
 use model::placements::measured_map::{MeasuredMap, NodeDistance};
 use model::values::id_set::{NodeId, NodeSet};
+use model::values::record::RunRecord;
 use model::values::topology::{MemoryNode, Topology};
 use model::values::units::Bytes;
+
+use crate::stamp;
 
 /// The kernel's distance from a node to itself (`LOCAL_DISTANCE`), which a machine with one node may omit.
 const LOCAL_DISTANCE: u64 = 10;
@@ -18,8 +21,10 @@ pub fn numactl(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> S
 }
 
 /// The output with measured distances instead of the firmware's, followed by their sources: latencies in ns and triad
-/// bandwidths in MB/s. A node without CPUs has no row.
-pub fn numactl_measured(topology: &Topology, map: &MeasuredMap) -> String {
+/// bandwidths in MB/s. A node without CPUs has no row. Stamps of the run come last, so that the first lines stay those
+/// of numactl.
+pub fn numactl_measured(record: &RunRecord, map: &MeasuredMap) -> String {
+    let topology = &record.machine.topology;
     let (nodes, numbers) = node_part(topology, None);
     let table = |title: &str, value: &dyn Fn(&NodeDistance) -> Option<f64>| {
         let shown = |from, to| map.distance(from, to).and_then(value);
@@ -28,7 +33,8 @@ pub fn numactl_measured(topology: &Topology, map: &MeasuredMap) -> String {
     let distances = table("node distances:", &|hop| Some(hop.distance as f64));
     let latencies = table("node latencies, ns:", &|hop| Some(hop.latency_ns));
     let bandwidths = table("node bandwidths, MB/s:", &|hop| hop.bandwidth_mb_s);
-    format!("{nodes}{distances}{latencies}{bandwidths}")
+    let stamps: String = stamp::of_run(record).iter().map(|stamp| format!("{stamp}\n")).collect();
+    format!("{nodes}{distances}{latencies}{bandwidths}{stamps}")
 }
 
 fn node_part(topology: &Topology, free: Option<&BTreeMap<NodeId, Bytes>>) -> (String, NodeSet) {

@@ -284,7 +284,9 @@ impl<'a> Drawing<'a> {
         let mut block = SvgGroup { width: self.cpu_width, height: CPU_HEIGHT, ..SvgGroup::default() };
         let class = if binding.is_some() { "s c on" } else { "s c" };
         block.labels.push(SvgText::new(self.cpu_width / 2.0, 12.0, class, cpu.to_string()));
-        let title = binding.map_or(String::new(), |thread| format!("cpu {cpu}: thread {thread}"));
+        let is_loose = self.placement.is_some_and(|placement| placement.loose);
+        let thread = |thread| if is_loose { "any thread".into() } else { format!("thread {thread}") };
+        let title = binding.map_or(String::new(), |index| format!("cpu {cpu}: {}", thread(index)));
         block.framed(if binding.is_some() { "pu on" } else { "pu" }.into(), title)
     }
 

@@ -10,10 +10,12 @@ pub(crate) use text::{changes, false_alarm_note, standings};
 
 use crate::claim_text::ClaimText;
 use crate::grid::{Grid, markdown_text};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 pub fn text(survey: &Survey, style: &TextStyle) -> String {
-    let mut parts: Vec<String> = Vec::new();
+    let stamps = stamp::terminal(&stamp::of(survey.stamp), style);
+    let mut parts: Vec<String> = Some(stamps).filter(|stamps| !stamps.is_empty()).into_iter().collect();
     for class in &survey.classes {
         let sentences = sentences(class);
         let sentences: String = sentences.iter().map(|sentence| paragraph(&toned(sentence), style)).collect();
@@ -30,7 +32,8 @@ pub fn text(survey: &Survey, style: &TextStyle) -> String {
 }
 
 pub fn markdown(survey: &Survey) -> String {
-    let mut parts: Vec<String> = Vec::new();
+    let stamps = stamp::markdown(&stamp::of(survey.stamp));
+    let mut parts: Vec<String> = Some(stamps).filter(|stamps| !stamps.is_empty()).into_iter().collect();
     for class in &survey.classes {
         parts.push(format!("## {}\n", markdown_text(&heading(class))));
         parts.push(sentences(class).iter().map(|sentence| format!("- {}\n", markdown_text(&sentence.text))).collect());

@@ -39,6 +39,7 @@ static COLUMNS: &[Column] = &[
     csv("suspect", |row| count(row.cell.verdicts.suspect)),
     csv("invalid", |row| count(row.cell.verdicts.invalid)),
     column("verdicts", "trials", Group::Trials, CellKind::Text, verdicts).without_csv(),
+    csv("smoke", |row| CellValue::Muted(if row.record.stamp().smoke { "true" } else { "false" })),
 ];
 
 /// A column of the result table.
@@ -241,9 +242,10 @@ mod tests {
     use super::*;
 
     /// Columns that are not a field of a cell, its metric or its verdicts in JSON, with the reason.
-    const NOT_FIELDS: [(&str, &str); 4] = [
+    const NOT_FIELDS: [(&str, &str); 5] = [
         ("run", "the field `id` of the object `run`"),
         ("simulated", "a field of the object `run`"),
+        ("smoke", "a field next to `run`"),
         ("metric", "the field `name` of the metric"),
         ("interval", "the fields `ci_low` and `ci_high`"),
     ];

@@ -7,8 +7,11 @@ use model::values::units::thread_count;
 use model::values::workload::Better;
 
 use super::columns::better_word;
+use super::efficiency::{EFFICIENCY, efficiency_grid};
+use super::run::section;
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
-use crate::number::{percent_interval, signed_percent, significant};
+use crate::number::Digits;
+use crate::stamp;
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Minimum width of a column of changes; on narrower terminals each change has a separate line.
@@ -17,20 +20,35 @@ const CHANGE_WIDTH_MIN: usize = 20;
 const FIXED_WIDTH: usize = 56;
 
 const NONE_SEEN: &str = "no difference seen";
-/// Replaces the interval, which requires two tests.
-const ONE_TEST: &str = "one test only";
+/// Replaces the interval of a mean if a test has too few trials.
+const NO_INTERVAL: &str = "no interval";
 
 pub fn comparison(comparison: &Comparison, style: &TextStyle) -> String {
+    comparison_with(comparison, Digits::default(), style)
+}
+
+/// For the terminal, with this number of digits.
+pub fn comparison_with(comparison: &Comparison, digits: Digits, style: &TextStyle) -> String {
     let others = comparison.columns.len().saturating_sub(1);
     let grid = if FIXED_WIDTH + others * CHANGE_WIDTH_MIN > style.width {
-        long_grid(comparison)
+        long_grid(comparison, digits)
     } else {
-        comparison_grid(comparison).without_repeats(1)
+        comparison_grid(comparison, digits).without_repeats(1)
     };
-    let title = clean(&format!("Against {}, by {}", comparison.baseline, comparison.by));
     let above: String = headnotes(comparison).iter().map(|note| paragraph(note, style)).collect();
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, style))).collect();
-    paragraph(&with_symbol(&title, Tone::Strong), style) + &above + &grid.terminal(style) + &below
+    let mut out = paragraph(&with_symbol(&caption(comparison), Tone::Strong), style) + &above;
+    out += &grid.terminal(style);
+    if !comparison.efficiency.is_empty() {
+        out += &section(EFFICIENCY, style);
+        out += &efficiency_grid(comparison, digits).without_repeats(1).terminal(style);
+    }
+    out + &below
+}
+
+/// `Against kernel, by placement`.
+pub(crate) fn caption(comparison: &Comparison) -> String {
+    clean(&format!("Against {}, by {}", comparison.baseline, comparison.by))
 }
 
 fn paragraph(text: &str, style: &TextStyle) -> String {
@@ -38,37 +56,69 @@ fn paragraph(text: &str, style: &TextStyle) -> String {
 }
 
 pub fn comparison_markdown(comparison: &Comparison) -> String {
+    comparison_markdown_with(comparison, Digits::default())
+}
+
+/// As Markdown, with this number of digits.
+pub fn comparison_markdown_with(comparison: &Comparison, digits: Digits) -> String {
     let above: String = headnotes(comparison).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}\n", markdown_text(note))).collect();
-    format!("{above}{}{below}", comparison_grid(comparison).markdown())
+    let mut table = comparison_grid(comparison, digits).markdown();
+    if !comparison.efficiency.is_empty() {
+        table += &format!("\n{EFFICIENCY}:\n\n{}", efficiency_grid(comparison, digits).markdown());
+    }
+    format!("{above}{table}{below}")
 }
 
 /// One column per compared object.
-pub(crate) fn comparison_grid(comparison: &Comparison) -> Grid {
-    let baseline = format!("{} (baseline)", comparison.baseline);
-    let mut titles = vec!["test", "metric", "better", baseline.as_str()];
-    titles.extend(others(comparison));
+pub(crate) fn comparison_grid(comparison: &Comparison, digits: Digits) -> Grid {
+    let title = |column: &String| {
+        let suffix = if comparison.is_baseline(column) { " (baseline)" } else { "" };
+        format!("{column}{suffix}")
+    };
+    let columns: Vec<String> = comparison.columns.iter().map(title).collect();
+    let mut titles = vec!["test", "metric", "better"];
+    titles.extend(columns.iter().map(String::as_str));
     let mut grid = Grid::new(&titles);
     for row in &comparison.rows {
-        let mut cells = vec![
-            GridCell::plain(&row.test),
-            GridCell::plain(&row.metric),
-            GridCell::muted(better_word(row.better)),
-            own(row, row.values.get(&comparison.baseline)),
-        ];
-        cells.extend(others(comparison).map(|column| joined(parts(row, row.values.get(column)))));
-        grid.rows.push(cells);
-    }
-    for threads in over(comparison) {
-        let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain("main metrics")];
-        cells.extend([GridCell::muted("higher"), GridCell::muted("baseline")]);
-        cells.extend(others(comparison).map(|column| {
-            let mean = means(comparison).iter().find(|mean| mean.name == column && mean.threads == threads);
-            mean.map_or_else(missing, |mean| joined(mean_parts(mean)))
+        let mut cells =
+            vec![GridCell::plain(&row.test), GridCell::plain(&row.metric), GridCell::muted(better_word(row.better))];
+        cells.extend(comparison.columns.iter().map(|column| {
+            let value = row.values.get(column);
+            match comparison.baseline_of(column) {
+                Some(_) if value.is_some_and(|value| value.change_percent.is_some()) => {
+                    joined(parts(row, value, digits))
+                }
+                // Without a value of the baseline there is no change; the value itself is known.
+                _ => own(row, value, digits),
+            }
         }));
         grid.rows.push(cells);
     }
+    grid.rows.extend(over(comparison).into_iter().map(|threads| mean_cells(comparison, threads, digits)));
     grid
+}
+
+/// The row of the means over one set of tests.
+fn mean_cells(comparison: &Comparison, threads: Option<usize>, digits: Digits) -> Vec<GridCell> {
+    let theirs: Vec<&GeomeanChange> = means(comparison).iter().filter(|mean| mean.threads == threads).collect();
+    let bases: BTreeSet<String> = theirs.iter().map(|mean| basis(mean)).collect();
+    let common = bases.first().filter(|_| bases.len() == 1);
+    let metric = common.map_or("main metrics", String::as_str);
+    let mut cells = vec![GridCell::new(&mean_name(threads), Tone::Strong), GridCell::plain(metric)];
+    cells.push(GridCell::muted("higher"));
+    cells.extend(comparison.columns.iter().map(|column| {
+        if comparison.baseline_of(column).is_none() {
+            return GridCell::muted(if comparison.is_baseline(column) { "baseline" } else { "" });
+        }
+        let Some(mean) = theirs.iter().find(|mean| mean.name == *column) else { return missing() };
+        let mut cell = joined_mean(mean, digits);
+        if common.is_none() {
+            cell.text += &format!(", {}", held(&basis(mean)));
+        }
+        cell
+    }));
+    cells
 }
 
 /// The sets of tests with a mean: all tests, then those of each thread count.
@@ -80,8 +130,19 @@ pub(super) fn mean_name(threads: Option<usize>) -> String {
     threads.map_or("geometric mean".into(), |threads| format!("geometric mean, {}", thread_count(threads)))
 }
 
+/// The tests and trials of which a mean is computed.
+fn basis(mean: &GeomeanChange) -> String {
+    let tests = if mean.tests == 1 { "1 test".into() } else { format!("{} tests", mean.tests) };
+    // A single figure on each side.
+    if mean.trials <= 2 * mean.tests {
+        format!("{tests}, single figures")
+    } else {
+        format!("{tests}, {} trials", mean.trials)
+    }
+}
+
 /// One line per compared object, for comparisons that are wider than the terminal.
-pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
+pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
     let titles = [comparison.by.as_str(), "median", "change", "95 % interval"];
     let mut grid = Grid::new(&titles).holding(CellKind::Word, &["median", "change", "95 % interval"]);
     for row in &comparison.rows {
@@ -90,11 +151,10 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
         let here = |column: &&String| row.values.contains_key(*column) || **column == comparison.baseline;
         for column in comparison.columns.iter().filter(here) {
             let value = row.values.get(column);
-            let mut cells = vec![GridCell::plain(column), own(row, value)];
-            cells.extend(if *column == comparison.baseline {
-                [GridCell::muted("baseline"), GridCell::plain("")]
-            } else {
-                parts(row, value)
+            let mut cells = vec![GridCell::plain(column), own(row, value, digits)];
+            cells.extend(match comparison.baseline_of(column) {
+                Some(_) => parts(row, value, digits),
+                None => [GridCell::muted("baseline"), GridCell::plain("")],
             });
             grid.rows.push(cells);
         }
@@ -102,8 +162,8 @@ pub(crate) fn long_grid(comparison: &Comparison) -> Grid {
     for threads in over(comparison) {
         grid.heading(&format!("{} over the tests, higher is better", mean_name(threads)));
         for mean in means(comparison).iter().filter(|mean| mean.threads == threads) {
-            let mut cells = vec![GridCell::plain(&mean.name), GridCell::plain("")];
-            cells.extend(mean_parts(mean));
+            let mut cells = vec![GridCell::plain(&mean.name), GridCell::muted(&basis(mean))];
+            cells.extend(mean_parts(mean, digits));
             grid.rows.push(cells);
         }
     }
@@ -116,14 +176,10 @@ fn means(comparison: &Comparison) -> &[GeomeanChange] {
     if tests > 1 { &comparison.geomean } else { &[] }
 }
 
-fn others(comparison: &Comparison) -> impl Iterator<Item = &str> {
-    comparison.columns.iter().filter(|column| **column != comparison.baseline).map(String::as_str)
-}
-
 /// A median with its unit.
-fn own(row: &ComparisonRow, value: Option<&ComparedValue>) -> GridCell {
+fn own(row: &ComparisonRow, value: Option<&ComparedValue>, digits: Digits) -> GridCell {
     value.map_or_else(missing, |value| {
-        let text = format!("{}{HARD_SPACE}{}", significant(value.median), clean(&row.unit));
+        let text = format!("{}{HARD_SPACE}{}", digits.value(value.median), clean(&row.unit));
         GridCell::trusted(&text, Tone::Plain).of(value.median, Some(&row.unit))
     })
 }
@@ -133,7 +189,7 @@ fn missing() -> GridCell {
 }
 
 /// The texts of a change: its size or direction, and its interval.
-fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
+fn parts(row: &ComparisonRow, value: Option<&ComparedValue>, digits: Digits) -> [GridCell; 2] {
     let Some(value) = value else { return [missing(), GridCell::plain("")] };
     let Some(change) = value.change_percent else { return [GridCell::muted("no ratio"), GridCell::plain("")] };
     let better = |higher: bool| if higher == (row.better == Better::Higher) { Tone::Good } else { Tone::Bad };
@@ -143,31 +199,41 @@ fn parts(row: &ComparisonRow, value: Option<&ComparedValue>) -> [GridCell; 2] {
         Some(Difference::NoneSeen) => None,
         None => Some(Tone::Plain),
     };
-    change_parts(change, value.ci_low.zip(value.ci_high), tone)
-}
-
-fn mean_parts(mean: &GeomeanChange) -> [GridCell; 2] {
-    let Some((low, high)) = mean.ci_low.zip(mean.ci_high) else {
-        let change =
-            GridCell::trusted(&held(&signed_percent(mean.change_percent)), Tone::Quiet).of(mean.change_percent, None);
-        return [change, GridCell::trusted(&held(ONE_TEST), Tone::Quiet)];
-    };
-    let tone = match mean.change_percent {
-        _ if low <= 0.0 && 0.0 <= high => None,
-        change if change > 0.0 => Some(Tone::Good),
-        _ => Some(Tone::Bad),
-    };
-    change_parts(mean.change_percent, Some((low, high)), tone)
-}
-
-/// `tone` is `None` if no difference was seen.
-fn change_parts(change: f64, ends: Option<(f64, f64)>, tone: Option<Tone>) -> [GridCell; 2] {
     let (words, tone) = match tone {
-        Some(tone) => (held(&signed_percent(change)), tone),
+        Some(tone) => (held(&digits.change(change)), tone),
         None => (NONE_SEEN.into(), Tone::Quiet),
     };
-    let ends = ends.map_or(String::new(), |(low, high)| format!("{} %", percent_interval(low, high, change)));
+    let ends = value.ci_low.zip(value.ci_high);
+    let ends = ends.map_or(String::new(), |(low, high)| format!("{} %", digits.percent_interval(low, high, change)));
     [GridCell::trusted(&words, tone).of(change, None), GridCell::trusted(&held(&ends), tone)]
+}
+
+/// The texts of a mean: its change, which is always shown, and its interval.
+fn mean_parts(mean: &GeomeanChange, digits: Digits) -> [GridCell; 2] {
+    let (digits, change) = (digits.of_means(), mean.change_percent);
+    let ends = mean.ci_low.zip(mean.ci_high);
+    let (ends, tone) = match ends {
+        None => (NO_INTERVAL.to_string(), Tone::Quiet),
+        Some((low, high)) => (
+            format!("{} %", digits.percent_interval(low, high, change)),
+            match () {
+                () if low <= 0.0 && 0.0 <= high => Tone::Quiet,
+                () if change > 0.0 => Tone::Good,
+                () => Tone::Bad,
+            },
+        ),
+    };
+    [GridCell::trusted(&held(&digits.change(change)), tone).of(change, None), GridCell::trusted(&held(&ends), tone)]
+}
+
+/// `+12.34 % (10.12 to 14.56)`, with `no difference seen` if the interval contains zero.
+fn joined_mean(mean: &GeomeanChange, digits: Digits) -> GridCell {
+    let is_none_seen = mean.ci_low.zip(mean.ci_high).is_some_and(|(low, high)| low <= 0.0 && 0.0 <= high);
+    let mut cell = joined(mean_parts(mean, digits));
+    if is_none_seen {
+        cell.text += &format!(", {}", held(NONE_SEEN));
+    }
+    cell
 }
 
 /// `+12.3 % (10.1 to 14.5)`, `no difference seen (-0.4 to 0.9 %)`, or `+12.3 %` for a single figure.
@@ -184,9 +250,10 @@ fn held(text: &str) -> String {
     text.replace(' ', &HARD_SPACE.to_string())
 }
 
-/// Notes above the table: further differences between the columns.
+/// Notes above the table: the stamps, and further differences between the columns.
 pub(crate) fn headnotes(comparison: &Comparison) -> Vec<String> {
-    comparison.notes.iter().map(|note| clean(note)).collect()
+    let notes = comparison.notes.iter().map(|note| clean(note));
+    stamp::of(comparison.stamp).into_iter().chain(notes).collect()
 }
 
 /// Notes below the table, which explain its values.
@@ -197,8 +264,14 @@ pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
     if changes().any(|value| value.ci_low.is_some()) {
         notes.push("intervals are 95 % intervals; no difference is claimed if the interval contains 0 %".into());
     }
-    if changes().any(|value| value.ci_low.is_none()) {
-        notes.push("a change without an interval is between single figures: its noise is unknown".into());
+    if changes().any(|value| value.ci_low.is_none()) && !comparison.stamp.smoke {
+        notes.push(
+            "a change without an interval is between single figures or fewer than three trials: its noise is unknown"
+                .into(),
+        );
+    }
+    if means(comparison).iter().any(|mean| mean.ci_low.is_none()) && !comparison.stamp.smoke {
+        notes.push("a geometric mean has no interval if one of its tests has none".into());
     }
     notes
 }

@@ -3,10 +3,11 @@
 
 use std::iter;
 
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, Efficiency, GeomeanChange};
 
 use super::columns::better_word;
 use super::comparison::mean_name;
+use super::efficiency::name;
 use super::{csv_number, csv_text};
 
 static COLUMNS: &[Column] = &[
@@ -16,7 +17,7 @@ static COLUMNS: &[Column] = &[
     both("better", |line| better_word(line.row.better).into(), |_| "higher".into()),
     value("main", |line| line.row.main.to_string()),
     both("column", |line| line.column.into(), |line| line.mean.name.clone()),
-    both("baseline", |line| line.comparison.baseline.clone(), |line| line.comparison.baseline.clone()),
+    both("baseline", |line| baseline(line.comparison, line.column), |line| baseline(line.comparison, &line.mean.name)),
     value("median", |line| line.value.median.to_string()),
     both("change_percent", |line| csv_number(line.value.change_percent), |line| line.mean.change_percent.to_string()),
     both("ci_low", |line| csv_number(line.value.ci_low), |line| csv_number(line.mean.ci_low)),
@@ -24,7 +25,19 @@ static COLUMNS: &[Column] = &[
     value("difference", difference),
     value("p_value", |line| csv_number(line.value.p_value)),
     value("samples", |line| line.value.samples.to_string()),
+    both("simulated", |line| simulated(line.comparison), |line| simulated(line.comparison)),
+    both("smoke", |line| smoke(line.comparison), |line| smoke(line.comparison)),
+    both("tests", |_| String::new(), |line| line.mean.tests.to_string()),
+    both("trials", |_| String::new(), |line| line.mean.trials.to_string()),
 ];
+
+fn simulated(comparison: &Comparison) -> String {
+    comparison.stamp.simulated.to_string()
+}
+
+fn smoke(comparison: &Comparison) -> String {
+    comparison.stamp.smoke.to_string()
+}
 
 struct Column {
     name: &'static str,
@@ -61,7 +74,32 @@ pub fn comparison_csv(comparison: &Comparison) -> String {
     let values = values.map(|line| COLUMNS.iter().map(|column| (column.value)(&line)).collect());
     let means = comparison.geomean.iter().map(|mean| MeanLine { comparison, mean });
     let means = means.map(|line| COLUMNS.iter().map(|column| (column.mean)(&line)).collect());
-    csv_text(&iter::once(header).chain(values).chain(means).collect::<Vec<_>>())
+    let efficiencies = comparison.efficiency.iter().map(efficiency);
+    csv_text(&iter::once(header).chain(values).chain(means).chain(efficiencies).collect::<Vec<_>>())
+}
+
+/// The line of an efficiency: its value is a percentage, its baseline is the reference cell.
+fn efficiency(row: &Efficiency) -> Vec<String> {
+    let field = |column: &Column| match column.name {
+        "test" => format!("efficiency of {}", row.cell.test),
+        "metric" => row.metric.clone(),
+        "unit" => "%".into(),
+        "better" => "higher".into(),
+        "column" => row.host.as_ref().map_or(String::new(), |host| format!("{host}, ")) + &row.cell.placement,
+        "baseline" => name(&row.reference),
+        "median" => row.percent.to_string(),
+        "ci_low" => csv_number(row.ci_low),
+        "ci_high" => csv_number(row.ci_high),
+        "samples" => row.cell.samples.to_string(),
+        _ => String::new(),
+    };
+    COLUMNS.iter().map(field).collect()
+}
+
+/// The baseline of a column; a baseline is its own.
+fn baseline(comparison: &Comparison, column: &str) -> String {
+    let itself = || if comparison.is_baseline(column) { column.to_string() } else { String::new() };
+    comparison.baseline_of(column).map_or_else(itself, str::to_string)
 }
 
 /// The lines of a row: one per compared object that has a value.

@@ -6,16 +6,22 @@ use model::import::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS,
 use super::{csv_number, csv_text};
 use crate::grid::{Grid, GridCell, markdown_text};
 use crate::number::{signed_percent, significant};
+use crate::stamp;
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 pub fn index(table: &IndexTable, style: &TextStyle) -> String {
-    let mut out: String = table.notes.iter().map(|note| paragraph(&clean(note), style)).collect();
+    let mut out: String = index_notes(table).iter().map(|note| paragraph(note, style)).collect();
     for group in &table.groups {
         out += &paragraph(&with_symbol(&caption(table, group), Tone::Strong), style);
         out += &index_grid(table, group).terminal(style);
         out += "\n";
     }
     out
+}
+
+/// Notes above the tables: the stamps, and limits on the interpretation.
+pub(crate) fn index_notes(table: &IndexTable) -> Vec<String> {
+    stamp::of(table.stamp).into_iter().chain(table.notes.iter().map(|note| clean(note))).collect()
 }
 
 fn paragraph(text: &str, style: &TextStyle) -> String {
@@ -26,13 +32,13 @@ pub fn index_markdown(table: &IndexTable) -> String {
     let group = |group: &IndexGroup| {
         format!("{}\n\n{}\n", markdown_text(&caption(table, group)), index_grid(table, group).markdown())
     };
-    let notes: String = table.notes.iter().map(|note| format!("{}\n\n", markdown_text(&clean(note)))).collect();
+    let notes: String = index_notes(table).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
     notes + &table.groups.iter().map(group).collect::<String>()
 }
 
 /// Every value, unrounded, one per line; the indices are the lines with the test `index`.
 pub fn index_csv(table: &IndexTable) -> String {
-    let header = "group,test,unit,baseline,column,score,index,passes,tests,change_percent";
+    let header = "group,test,unit,baseline,column,score,index,passes,tests,change_percent,simulated,smoke";
     let mut rows: Vec<Vec<String>> = vec![header.split(',').map(str::to_string).collect()];
     for group in &table.groups {
         for test in &group.tests {
@@ -42,6 +48,8 @@ pub fn index_csv(table: &IndexTable) -> String {
         let indices = table.columns.iter().zip(&group.indices);
         rows.extend(indices.filter_map(|(column, index)| Some(csv_index(group, column, (*index)?))));
     }
+    let stamp = [table.stamp.simulated, table.stamp.smoke].map(|stamped| stamped.to_string());
+    rows.iter_mut().skip(1).for_each(|row| row.extend(stamp.clone()));
     csv_text(&rows)
 }
 

@@ -15,6 +15,7 @@ use super::run::skipped_grid;
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::json::value;
 use crate::number::{date, significant};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Minimum line width at which all columns of a list of trials are shown.
@@ -46,12 +47,12 @@ pub fn trials(record: &RunRecord, trials: &[TrialRecord], style: &TextStyle) -> 
     }
     // On narrow lines the reasons get the space: the position identifies a trial too, and the JSON has all columns.
     let grid = if style.width < ALL_WIDTH_MIN { grid.without("id").without("took") } else { grid };
-    grid.terminal(style)
+    stamp::terminal(&stamp::of_run(record), style) + &grid.terminal(style)
 }
 
 fn trial_row(record: &RunRecord, trial: &TrialRecord) -> Vec<GridCell> {
     let cell = record.plan.cells.get(trial.trial.cell);
-    let metric = record.plan.spec(&trial.trial.workload).and_then(|spec| spec.metrics.first());
+    let metric = cell.and_then(|cell| record.plan.main_metric(cell));
     let result = metric.and_then(|metric| Some((metric_value(metric, &trial.outcome.samples)?, &metric.unit)));
     let result = result.map_or("none".into(), |(value, unit)| format!("{} {unit}", significant(value)));
     let (verdict, tone) = match trial.verdict.grade {
@@ -88,9 +89,8 @@ pub fn runs(runs: &[RunSummary], style: &TextStyle) -> String {
     let titles = ["run", "experiment", "machine", "begun", "cells", "trials", "ended"];
     let mut grid = Grid::new(&titles).numbers(&["cells", "trials"]).holding(CellKind::Word, &["run"]);
     for run in runs {
-        let simulated = run.simulated.as_ref().map(|simulated| format!("simulated {simulated}"));
-        let tone = if simulated.is_some() { Tone::Warning } else { Tone::Plain };
-        let machine = simulated.or_else(|| run.host.clone()).unwrap_or("unknown".into());
+        let tone = if run.stamp().is_empty() { Tone::Plain } else { Tone::Warning };
+        let machine = stamp::machine(run);
         let (ended, unfinished) = ending(run.ended);
         grid.rows.push(vec![
             GridCell::plain(&run.id.0),

@@ -3,6 +3,8 @@
 mod columns;
 mod comparison;
 mod comparison_csv;
+mod efficiency;
+mod forecast;
 mod index;
 mod lists;
 mod load;
@@ -10,8 +12,11 @@ mod race;
 mod run;
 mod size;
 
-pub use comparison::{comparison, comparison_markdown};
+use model::values::csv_text::without_formula;
+
+pub use comparison::{comparison, comparison_markdown, comparison_markdown_with, comparison_with};
 pub use comparison_csv::comparison_csv;
+pub use forecast::{dry_run, forecast};
 pub use index::{index, index_csv, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;
@@ -19,20 +24,23 @@ pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 pub use size::size;
 
-pub(crate) use comparison::{comparison_grid, footnotes, headnotes, long_grid};
-pub(crate) use index::{caption as index_caption, index_grid};
+pub(crate) use comparison::{caption, comparison_grid, footnotes, headnotes, long_grid};
+pub(crate) use efficiency::{EFFICIENCY, efficiency_grid};
+pub(crate) use index::{caption as index_caption, index_grid, index_notes};
 pub(crate) use lists::ending;
 pub(crate) use load::load_grid;
 pub(crate) use run::{
-    caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, simulated, skipped_grid,
+    caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, skipped_grid,
 };
 pub(crate) use size::size_grid;
 
-/// Writes rows as CSV; fields with commas, quotes or line feeds are quoted.
+/// Writes rows as CSV; fields with commas, quotes or line feeds are quoted, and none is a formula.
 pub(crate) fn csv_text(rows: &[Vec<String>]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
-        writer.write_record(row).expect("rows have equal lengths, and writing to memory cannot fail");
+        writer
+            .write_record(row.iter().map(|field| without_formula(field).into_owned()))
+            .expect("rows have equal lengths, and writing to memory cannot fail");
     }
     let bytes = writer.into_inner().expect("memory can be flushed");
     String::from_utf8(bytes).expect("fields are text")

@@ -6,26 +6,33 @@ use model::values::plan::{Plan, ReductionStep};
 use model::values::record::RunRecord;
 
 use super::lists::pasted;
-use super::run::simulated;
 use crate::grid::{Grid, GridCell};
-use crate::race::{grid, headline, lines_of, sentences, verdict};
+use crate::race::{grid, grid_title, headline, lines_of, sentences, verdict};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// Minimum line width at which all columns of a ranking are shown.
 const ALL_WIDTH_MIN: usize = 120;
 
-/// The result, its reasons, the ranking, the command lines.
-pub fn answer(record: &RunRecord, answer: &PlaceResult, style: &TextStyle) -> String {
-    let mut out = simulated(record).map_or(String::new(), |stamp| line(&stamp, Tone::Warning, style));
+/// The result, its reasons, the ranking, the command lines. `all` includes all candidates that were not run.
+pub fn answer(record: &RunRecord, answer: &PlaceResult, all: bool, style: &TextStyle) -> String {
+    let mut out = stamp::terminal(&stamp::of_run(record), style);
     let (text, tone) = headline(answer);
     out += &line(&text, tone, style);
     for sentence in sentences(answer) {
         out += &line(&sentence, Tone::Plain, style);
     }
-    let grid = grid(answer);
+    let (grid, left_out) = grid(answer, all);
     // On narrow lines the column against the kernel's choice is omitted first: the confirming pairs are more precise.
     let grid = if style.width < ALL_WIDTH_MIN { grid.without("against kernel") } else { grid };
-    out += &format!("\n{}", grid.terminal(style));
+    out += &format!("\n{}\n{}", line(grid_title(answer), Tone::Quiet, style), grid.terminal(style));
+    if left_out > 0 {
+        out += &line(
+            &format!("{left_out} more candidates were not run; place --all and --format json list them"),
+            Tone::Quiet,
+            style,
+        );
+    }
     for (whose, lines) in lines_of(answer) {
         out += &format!("\n{whose}:\n{}", pasted(lines, style));
     }
@@ -70,10 +77,11 @@ pub fn ranking(answer: &PlaceResult, lines: usize, style: &TextStyle) -> Vec<Str
     line.collect()
 }
 
-/// The state of a race on one line of a log.
-pub fn standing(answer: &PlaceResult, blocks: u32, left: usize) -> String {
+/// The state of a search or race on one line of a log. `left` is the number of candidates of a race.
+pub fn standing(answer: &PlaceResult, blocks: u32, left: Option<usize>) -> String {
     let leader = answer.winner.as_ref().map_or("no candidate".into(), |leader| clean(&leader.placement));
-    format!("block {blocks}: {left} of {} candidates left, {leader} leads", answer.candidates)
+    let left = left.map_or(String::new(), |left| format!("{left} of {} candidates left, ", answer.candidates));
+    format!("block {blocks}: {left}{leader} leads")
 }
 
 fn line(text: &str, tone: Tone, style: &TextStyle) -> String {

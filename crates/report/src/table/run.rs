@@ -5,16 +5,18 @@ use std::iter;
 use model::analysis::finding::{CellFinding, RunFinding};
 use model::values::plan::SkippedCell;
 use model::values::record::RunRecord;
+use model::values::workload::WorkloadSpec;
 
 use super::columns::{Column, Format, ResultRow, columns, empty_grid};
 use super::csv_text;
-use crate::grid::{Grid, GridCell, markdown_text};
+use crate::grid::{Grid, GridCell};
+use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// The metrics of each cell that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metrics {
-    /// The first metric of each workload.
+    /// The first metric of each workload; for requests to a disk also throughput and latency.
     Main,
     All,
 }
@@ -26,7 +28,7 @@ pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &T
     let invalid_trials = invalid_trials_grid(finding);
     if !invalid_trials.rows.is_empty() {
         out += &section("Trials that were disturbed or not verified", style);
-        out += &invalid_trials.without_repeats(2).terminal(style);
+        out += &invalid_trials.terminal(style);
     }
     let caveats = caveats_grid(finding);
     if !caveats.rows.is_empty() {
@@ -42,8 +44,7 @@ pub fn run(record: &RunRecord, finding: &RunFinding, metrics: Metrics, style: &T
 
 /// The same cells as Markdown.
 pub fn run_markdown(record: &RunRecord, finding: &RunFinding, metrics: Metrics) -> String {
-    let stamp = simulated(record).map_or(String::new(), |stamp| format!("**{}**\n\n", markdown_text(&stamp)));
-    let mut out = format!("{stamp}{}", run_grid(record, finding, metrics).markdown());
+    let mut out = stamp::markdown(&stamp::of_run(record)) + &run_grid(record, finding, metrics).markdown();
     if !finding.skipped.is_empty() {
         out += &format!("\nSkipped:\n\n{}", skipped_grid(&finding.skipped).markdown());
     }
@@ -69,7 +70,7 @@ pub(crate) fn heading(record: &RunRecord, style: &TextStyle) -> String {
     let mut lines = vec![with_symbol(&clean(&plan.experiment), Tone::Strong)];
     lines.extend((!plan.question.is_empty()).then(|| clean(&plan.question)));
     lines.push(with_symbol(&machine(record), Tone::Quiet));
-    lines.extend(simulated(record).map(|stamp| with_symbol(&stamp, Tone::Warning)));
+    lines.extend(stamp::of_run(record).iter().map(|stamp| with_symbol(stamp, Tone::Warning)));
     let wrapped = lines.iter().flat_map(|line| wrapped(line, style.width, style.width));
     let text: Vec<String> = wrapped.map(|line| finished(&line, style)).collect();
     format!("{}\n\n", text.join("\n"))
@@ -80,12 +81,6 @@ pub(crate) fn machine(record: &RunRecord) -> String {
     let name = record.host.as_deref().or(record.machine.settings.get("cpu.model"));
     let summary = record.machine.topology.summary();
     clean(&name.map_or(summary.clone(), |name| format!("{name}: {summary}")))
-}
-
-/// The first line of all reports of a simulated run.
-pub(crate) fn simulated(record: &RunRecord) -> Option<String> {
-    let simulated = record.simulated.as_ref()?;
-    Some(clean(&format!("SIMULATED on {simulated}: a model generated these values, no machine was measured")))
 }
 
 /// One row per cell and metric, in the order of tests and their metrics.
@@ -118,22 +113,31 @@ fn cells(columns: &[&Column], row: ResultRow<'_>) -> Vec<GridCell> {
 fn shown<'a>(record: &'a RunRecord, finding: &'a RunFinding, metrics: Metrics) -> impl Iterator<Item = ResultRow<'a>> {
     finding.cells.chunk_by(|a, b| a.test == b.test).flat_map(move |cells| {
         let all = cells.iter().map(|cell| cell.metrics.len()).max().unwrap_or(0);
-        let count = if metrics == Metrics::All { all } else { all.min(1) };
+        let spec = cells.first().and_then(|cell| record.plan.spec(&cell.workload));
+        let short = spec.map_or(1, WorkloadSpec::short_metrics);
+        let count = if metrics == Metrics::All { all } else { all.min(short) };
         let row = move |cell: &'a CellFinding, rank| Some(ResultRow { record, cell, metric: cell.metrics.get(rank)? });
         (0..count).flat_map(move |rank| cells.iter().filter_map(move |cell| row(cell, rank)))
     })
 }
 
-/// The reasons of invalid and suspect trials by cell.
+/// The reasons of invalid and suspect trials, each once for the run with the range of its numbers.
 pub(crate) fn invalid_trials_grid(finding: &RunFinding) -> Grid {
-    let mut grid = Grid::new(&["test", "placement", "trials", "reason"]).numbers(&["trials"]);
-    for cell in &finding.cells {
-        for (reason, count) in &cell.reasons {
-            let texts = [&cell.test, &cell.placement, &count.to_string(), reason];
-            grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
-        }
+    let mut grid = Grid::new(&["trials", "reason", "tests", "placements"]);
+    for group in finding.reason_groups() {
+        let trials = format!("{} of {}", group.trials, group.of);
+        let texts = [trials, group.reason.clone(), first_and_more(&group.tests), first_and_more(&group.placements)];
+        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
     }
     grid
+}
+
+/// `stream`, `stream, gemm`, `stream and 3 more`.
+fn first_and_more<T: AsRef<str>>(names: &[T]) -> String {
+    match names {
+        [first, others @ ..] if others.len() > 1 => format!("{} and {} more", first.as_ref(), others.len()),
+        names => names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// The limitations of the results, each once, with its tests.
@@ -149,10 +153,7 @@ pub(crate) fn caveats_grid(finding: &RunFinding) -> Grid {
         }
     }
     for (caveat, tests) in about {
-        let tests = match tests.as_slice() {
-            [first, others @ ..] if others.len() > 1 => format!("{first} and {} more", others.len()),
-            tests => tests.join(", "),
-        };
+        let tests = first_and_more(&tests);
         grid.rows.push([caveat, &tests].map(GridCell::plain).to_vec());
     }
     grid

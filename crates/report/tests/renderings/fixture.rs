@@ -1,6 +1,6 @@
 //! A plausible run: 3 workloads x 4 placements x 12 blocks, with values from a fixed formula.
 
-use model::analysis::compare::{ComparedRun, compare};
+use model::analysis::compare::{ComparedRun, ComparisonRequest, compare};
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::capture::Capture;
 use model::values::comparison::Comparison;
@@ -49,7 +49,8 @@ pub fn run_of(shape: &Shape) -> Run {
 pub fn finished(record: RunRecord, trials: Vec<TrialRecord>, compared: bool) -> Run {
     let finding = summarise(&record.plan, &trials);
     let runs = [ComparedRun { record: &record, finding: &finding }];
-    let comparison = compared.then(|| compare(&runs, &By::Placement, None).unwrap());
+    let request = ComparisonRequest { by: &By::Placement, baseline: None, metric: None, added_tables: &[] };
+    let comparison = compared.then(|| compare(&runs, &request).unwrap());
     Run { record, trials, finding, comparison }
 }
 
@@ -191,6 +192,8 @@ fn record(shape: &Shape) -> RunRecord {
             time_limit: second,
         },
         baseline: Some("kernel".into()),
+        efficiency: Vec::new(),
+        budget_wins: false,
         compare_by: "placement".into(),
         race: None,
         size: None,

@@ -100,6 +100,15 @@ fn page_fetches_nothing_and_has_one_script() {
     }
 }
 
+#[test]
+fn file_allows_only_its_script() {
+    let html = render(&page(vec![section(&run())], Vec::new()));
+    let policy = report::html::security_policy(&[report::html::SCRIPT]);
+    let element = format!("<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}; form-action 'none'\">");
+    let (head, _) = html.split_once("<style>").expect("the page has a style sheet");
+    assert_eq!(head.matches(&element).count(), 1, "{head}");
+}
+
 /// Names, parameters, reasons and settings are escaped.
 #[test]
 fn user_text_cannot_become_markup() {

@@ -3,6 +3,7 @@
 use model::analysis::survey::{
     Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey, Test,
 };
+use model::values::stamp::Stamp;
 use model::values::workload::Better;
 use report::TextStyle;
 use report::html::{ReportPage, render};
@@ -84,7 +85,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         facts_of_better: Vec::new(),
         changes: vec![change],
     };
-    Survey { false_alarms_percent: 5.0, class_by: Vec::new(), simulated: false, classes: vec![class] }
+    Survey { false_alarms_percent: 5.0, class_by: Vec::new(), stamp: Stamp::default(), classes: vec![class] }
 }
 
 fn page(survey: &Survey) -> String {

@@ -150,6 +150,7 @@ fn runs_plans_and_lists() {
         experiment: "ccx".into(),
         host: Some("ryzen-desk".into()),
         simulated: None,
+        smoke: false,
         started_unix_ms: 1_768_000_000_000,
         ended: Some(EndReason::Precise),
         cells: 12,
@@ -219,7 +220,7 @@ fn the_json_of_a_run_keeps_its_contract() {
 #[test]
 fn the_json_of_trials_keeps_its_contract() {
     let run = run();
-    let mut json = json::trials(&run.trials);
+    let mut json = json::trials(&run.record, &run.trials);
     assert_eq!(json["trials"].as_array().unwrap().len(), run.trials.len());
     let trial = &mut json["trials"][50];
     assert_eq!(trial["evidence"]["wall"], 1_002_000_000);

@@ -202,6 +202,7 @@ pub(super) static COLUMNS: &[Column] = &[
     parquet("seed", CellReader::Text(|row| text(&row.run.seed))),
     parquet("plan_json", CellReader::Text(|row| text(&row.run.plan))),
     parquet("facts", CellReader::Text(|row| text(&row.run.facts))),
+    csv("smoke", CellReader::Text(|row| text(if row.run.record.stamp().smoke { "true" } else { "false" }))),
 ];
 
 #[allow(clippy::unnecessary_wraps)] // the type of a column's reader

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use model::values::csv_text::without_formula;
 use model::values::record::{RunRecord, TrialRecord};
 
 use super::columns::{COLUMNS, CellReader, Column, Formats, RunRow, SampleRow, TrialRow};
@@ -43,7 +44,7 @@ fn columns() -> impl Iterator<Item = &'static Column> {
 /// The field of a trial. Empty for null and for columns of samples.
 fn trial_field(cell: CellReader, trial: &TrialRow<'_>) -> String {
     match cell {
-        CellReader::Text(cell) => cell(trial).unwrap_or_default().into_owned(),
+        CellReader::Text(cell) => without_formula(&cell(trial).unwrap_or_default()).into_owned(),
         CellReader::Whole(cell) | CellReader::Time(cell) => {
             cell(trial).map_or(String::new(), |number| number.to_string())
         }
@@ -54,7 +55,7 @@ fn trial_field(cell: CellReader, trial: &TrialRow<'_>) -> String {
 /// The field of a sample. `None` for columns of trials, whose fields all samples of a trial share.
 fn sample_field(cell: CellReader, sample: &SampleRow<'_>) -> Option<String> {
     match cell {
-        CellReader::SampleText(cell) => Some(cell(sample).unwrap_or_default().into_owned()),
+        CellReader::SampleText(cell) => Some(without_formula(&cell(sample).unwrap_or_default()).into_owned()),
         CellReader::SampleWhole(cell) => Some(cell(sample).to_string()),
         CellReader::SampleReal(cell) => Some(cell(sample).to_string()),
         CellReader::Text(_) | CellReader::Whole(_) | CellReader::Time(_) => None,

@@ -13,6 +13,8 @@ use super::ExportError;
 
 /// Name of the parameter that identifies a simulated machine.
 const SIMULATED: &str = "simulated";
+/// Name of the parameter that marks a smoke test.
+const SMOKE: &str = "smoke";
 
 #[derive(Serialize)]
 struct Export {
@@ -108,17 +110,19 @@ fn parameters(record: &RunRecord, cell: &CellFinding) -> BTreeMap<String, String
         ("memory", cell.memory.clone()),
     ];
     let simulated = record.simulated.iter().map(|simulated| (SIMULATED, simulated.clone()));
-    let placement = placement.into_iter().chain(simulated).map(|(name, value)| (name.to_string(), value));
+    let smoke = record.stamp().smoke.then(|| (SMOKE, "true".to_string()));
+    let placement = placement.into_iter().chain(simulated).chain(smoke).map(|(name, value)| (name.to_string(), value));
     // The workload's parameters come last, so that they override these.
     placement.chain(cell.parameters.clone()).collect()
 }
 
 /// Drops parameters with one value: hyperfine's parameters are those that vary, and its plot script for one parameter
-/// rejects a second. Keeps the mark of a simulated run.
+/// rejects a second. Keeps the stamps of the run.
 fn drop_constant_parameters(all: &mut [&mut BTreeMap<String, String>]) {
     let Some(first) = all.first().map(|one| (*one).clone()) else { return };
+    let is_stamp = |name: &str| name == SIMULATED || name == SMOKE;
     let is_constant =
-        |(name, value): &(&String, &String)| *name != SIMULATED && all.iter().all(|one| one.get(*name) == Some(value));
+        |(name, value): &(&String, &String)| !is_stamp(name) && all.iter().all(|one| one.get(*name) == Some(value));
     let constant: Vec<&String> = first.iter().filter(is_constant).map(|(name, _)| name).collect();
     for one in all {
         one.retain(|name, _| !constant.contains(&name));

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use model::analysis::finding::{RunFinding, summarise};
 use model::values::record::{RunRecord, TrialRecord};
+use model::values::stamp::Stamp;
 use serde::Serialize;
 
 /// Incremented when a field is removed or changes its meaning; new fields do not change it.
@@ -13,6 +14,8 @@ const VERSION: u32 = 1;
 struct Export<'a> {
     format: &'static str,
     version: u32,
+    #[serde(flatten)]
+    stamp: Stamp,
     run: &'a RunRecord,
     trials: &'a [TrialRecord],
     finding: RunFinding,
@@ -20,7 +23,8 @@ struct Export<'a> {
 
 pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
     let finding = summarise(&record.plan, trials);
-    let export = Export { format: "nearfar-run", version: VERSION, run: record, trials, finding };
+    let stamp = record.stamp();
+    let export = Export { format: "nearfar-run", version: VERSION, stamp, run: record, trials, finding };
     serde_json::to_writer(&mut *out, &export)?;
     out.write_all(b"\n")
 }

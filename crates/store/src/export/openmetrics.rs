@@ -49,6 +49,7 @@ fn about(record: &RunRecord, families: &mut Families) {
         label("kernel", fact("kernel.release")),
         label("simulated", record.simulated.as_deref().unwrap_or_default()),
         label("version", &record.program),
+        label("smoke", &record.stamp().smoke.to_string()),
     ];
     add(families, "nearfar_run_info", "The run that the other values are from.", "", labels.join(","), 1.0);
     let started = record.started_unix_ms as f64 / 1000.0;

@@ -70,7 +70,8 @@ impl Duckdb {
 
     fn send(&self, child: &mut Child, sql: &str) -> Result<(), ParquetDirError> {
         let mut stdin = child.stdin.take().expect("stdin is piped");
-        let temp_dir = std::env::temp_dir().join(format!("nearfar-duckdb-{}", std::process::id()));
+        let random = files::random_name().map_err(|error| self.failed(&error))?;
+        let temp_dir = std::env::temp_dir().join(format!("nearfar-duckdb-{random}"));
         let temp_dir = quoted(&temp_dir.to_string_lossy());
         let text = format!("{SETTINGS} SET temp_directory = {temp_dir};\n{sql};\n");
         match stdin.write_all(text.as_bytes()) {

@@ -11,6 +11,7 @@ use model::values::capture::Capture;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
+use model::values::stamp::is_smoke_command;
 use model::values::topology::Topology;
 use model::values::trial::{Evidence, Grade, Role, Sample, TrialId, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::Nanos;
@@ -51,8 +52,17 @@ pub struct RunListing {
     pub experiment: String,
     /// Whether the machine was simulated.
     pub is_simulated: bool,
+    /// The arguments that reproduce the run, if known.
+    #[serde(default)]
+    command: Option<Vec<String>>,
     /// Start time, milliseconds since 1970.
     pub started: u64,
+}
+
+impl RunListing {
+    pub fn is_smoke(&self) -> bool {
+        self.command.as_deref().is_some_and(is_smoke_command)
+    }
 }
 
 impl ParquetDir {
@@ -107,7 +117,8 @@ impl ParquetDir {
         let mut runs: Vec<RunListing> = Vec::new();
         let sql = format!(
             "SELECT DISTINCT run, plan_json ->> 'experiment' AS experiment, simulated IS NOT NULL AS is_simulated, \
-             epoch_ms(run_started) AS started FROM {FILES} WHERE {FIRST} ORDER BY started, run"
+             epoch_ms(run_started) AS started, \
+             plan_json ->> '$.command[*]' AS command FROM {FILES} WHERE {FIRST} ORDER BY started, run"
         );
         self.duckdb.query(&sql, |run: RunListing| {
             runs.push(run);
@@ -120,7 +131,8 @@ impl ParquetDir {
     pub fn named(&self, runs: &[RunListing], name: &str) -> Result<RunListing, ParquetDirError> {
         let none = || ParquetDirError::NoSuchRun { dir: self.dir.clone(), name: name.into() };
         if name == LATEST {
-            return runs.last().cloned().ok_or_else(none);
+            let real = runs.iter().rfind(|run| !run.is_smoke());
+            return real.or(runs.last()).cloned().ok_or_else(none);
         }
         if let Some(exact) = runs.iter().find(|run| run.id.0 == name) {
             return Ok(exact.clone());

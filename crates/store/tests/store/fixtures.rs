@@ -108,6 +108,8 @@ fn plan() -> Plan {
         },
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
+        budget_wins: false,
         race: None,
         size: None,
         command: Vec::new(),

@@ -83,8 +83,8 @@ fn unfinished_run_is_found_by_plan_and_machine() {
     for run in &runs {
         store.begin_run(run).unwrap();
     }
-    let (key, fingerprint) = (runs[0].plan.key(), runs[0].machine.settings.fingerprint());
-    let find = |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap();
+    let (key, settings) = (runs[0].plan.key(), runs[0].machine.settings.clone());
+    let find = |store: &Store, simulated| store.find_unfinished(&key, &settings, simulated).unwrap();
     assert_eq!(find(&store, None), Some(runs[1].clone()), "the newest");
     store.end_run(&RunId("b".into()), EndReason::Precise).unwrap();
     assert_eq!(find(&store, None), Some(runs[0].clone()));

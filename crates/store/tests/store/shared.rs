@@ -165,6 +165,7 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
         stages: Stages::default(),
         raw_placements: "12".into(),
         steps: vec![ReductionStep { count: Some("3".into()), text: "alike".into() }],
+        search: None,
     });
     plan.baseline = Some("kernel".into());
     plan.command = ["place", "--", "./payroll", "--password=hunter2"].map(String::from).to_vec();

@@ -51,6 +51,7 @@ mod for_tests {
             parameters: spec.resolve(&smoke, Some(Bytes(1 << 20))).unwrap(),
             threads: spec.threads_exactly.unwrap_or(1),
             seats: Vec::new(),
+            mask: CpuSet::new(),
             server_cpus: CpuSet::new(),
             memory: MemoryPolicy::Kernel,
             seed: 1,

@@ -180,6 +180,8 @@ mod tests {
         let cpu = machine::affinity::current_cpu();
         let mut job = TrialContext { threads: 1, seats: vec![cpu], ..job_for_tests("threads") };
         set(&mut job, "workers", "5");
+        // As in a trial, workers inherit the CPUs of the placement.
+        machine::affinity::pin_to(cpu).unwrap();
         let output = run(&job).unwrap();
         assert!(output.thread_seats.is_empty());
         assert_eq!(output.samples.iter().filter(|sample| sample.series == "events-per-thread").count(), 5);

@@ -1,5 +1,5 @@
 //! The threads of a kernel. Each thread is pinned to its CPU, verifies that before and after the timed region, and
-//! starts together with the others. An error or a panic of any thread fails the job, and every wait is bounded by the
+//! starts together with the others. Threads of a loose placement verify their affinity mask instead. An error or a panic of any thread fails the job, and every wait is bounded by the
 //! deadline.
 
 mod barrier;
@@ -58,7 +58,7 @@ where
         let start = |index: usize| {
             let thread = std::thread::Builder::new().name(format!("worker-{index}"));
             let asked = job.seats.get(index).copied();
-            let body = move || worker(index, asked, gate, work);
+            let body = move || worker(index, Seat { asked, mask: &job.mask }, gate, work);
             let handle = thread.spawn_scoped(scope, body);
             let refused = |error: &io::Error| {
                 gate.abort(Failure::Failed(format!("thread {index} could not be started: {error}")));
@@ -130,12 +130,21 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-fn worker<T, W>(index: usize, asked: Option<CpuId>, gate: &Barrier, work: &W) -> Option<(T, Option<ThreadBinding>)>
+/// The CPUs of one thread.
+#[derive(Clone, Copy)]
+struct Seat<'t> {
+    /// CPU that the thread is pinned to; `None` if it may move.
+    asked: Option<CpuId>,
+    /// Expected affinity mask of a thread that may move. Empty if it may use all CPUs.
+    mask: &'t CpuSet,
+}
+
+fn worker<T, W>(index: usize, seat: Seat<'_>, gate: &Barrier, work: &W) -> Option<(T, Option<ThreadBinding>)>
 where
     W: Fn(&Worker<'_>) -> Result<T, Failure>,
 {
     let _stop = StopOnPanic { gate, index };
-    let result = pin(asked).and_then(|seat| {
+    let result = seat.take().and_then(|seat| {
         let worker = Worker { index, gate, seat, ran_on: Cell::new(None) };
         let result = work(&worker)?;
         Ok((result, worker.proof()?))
@@ -143,10 +152,26 @@ where
     result.inspect_err(|failure| gate.abort(failure.clone())).ok()
 }
 
-fn pin(asked: Option<CpuId>) -> Result<Option<(CpuId, CpuSet)>, Failure> {
-    let Some(cpu) = asked else { return Ok(None) };
-    let mask = affinity::pin_to(cpu).map_err(|error| Failure::Failed(with_hint(&error)))?;
-    Ok(Some((cpu, mask)))
+impl Seat<'_> {
+    /// Pins the calling thread, or verifies its mask. Returns the CPU and the mask of a pinned thread.
+    fn take(self) -> Result<Option<(CpuId, CpuSet)>, Failure> {
+        let refused = |error: affinity::AffinityError| Failure::Failed(with_hint(&error));
+        if let Some(cpu) = self.asked {
+            return Ok(Some((cpu, affinity::pin_to(cpu).map_err(refused)?)));
+        }
+        if !self.mask.is_empty() {
+            check_mask(self.mask, &affinity::mask_of(0).map_err(refused)?)?;
+        }
+        Ok(None)
+    }
+}
+
+/// Verifies the affinity mask of a thread or process that may use all CPUs of its placement.
+pub(crate) fn check_mask(requested: &CpuSet, actual: &CpuSet) -> Result<(), Failure> {
+    if requested == actual {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!("requested CPUs {requested}, the kernel set {actual}")))
 }
 
 impl Worker<'_> {
@@ -213,6 +238,16 @@ mod tests {
         let proof = ThreadBinding { requested: CpuId(cpu), mask: alone, before: CpuId(cpu), after: CpuId(cpu) };
         assert_eq!(team.seats, vec![proof; 3]);
         assert!(run(&job(3, &[]), |worker| worker.timed(|| Ok(()))).unwrap().seats.is_empty());
+    }
+
+    #[test]
+    fn loose_threads_verify_their_mask() {
+        let own = affinity::mask_of(0).unwrap();
+        let loose = |mask: &CpuSet| TrialContext { mask: mask.clone(), ..job(3, &[]) };
+        assert!(run(&loose(&own), |worker| worker.timed(|| Ok(()))).unwrap().seats.is_empty());
+        let wider = own.union(&[CpuId(8191)].into_iter().collect());
+        let error = run(&loose(&wider), |worker| worker.timed(|| Ok(()))).err().unwrap().to_string();
+        assert_eq!(error, format!("requested CPUs {wider}, the kernel set {own}"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use machine::child::{Exit, ProcessResult};
 use model::values::trial::Sample;
 use model::values::units::Nanos;
-use model::values::workload::{Better, MetricSpec, WorkloadSpec};
+use model::values::workload::{Better, MetricSpec, Parameters, WorkloadSpec};
 
 use super::{installed, linpack};
 use crate::command_spec::CommandSpec;
@@ -62,6 +62,10 @@ pub(crate) fn describe() -> WorkloadSpec {
 fn all_metrics() -> Vec<MetricSpec> {
     let metric = |name, unit| Metric::median(name, unit, Better::Higher);
     NUMBERS.iter().flat_map(|(_, name, unit, _)| metrics([metric(name, unit)])).collect()
+}
+
+pub(crate) fn missing(_: &Parameters) -> Option<String> {
+    installed::missing("hpcc", "hpcc")
 }
 
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {

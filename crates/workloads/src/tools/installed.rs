@@ -11,6 +11,11 @@ pub(crate) fn require(program: &str, package: &str) -> Result<(), Failure> {
     })
 }
 
+/// Returns the reason why a program that is not installed cannot be measured.
+pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
+    require(program, package).err().map(|failure| failure.reason().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use super::installed;
 use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::Parameter;
 use crate::job::{Failure, TrialContext};
+use crate::scratch::random_path;
 
 /// HPL's example input, except for sizes and the grid: `(first word, description)`.
 const INPUT: [(&str, &str); 31] = [
@@ -89,13 +90,14 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
     }
     words.push(program.into());
 
-    let dir = std::env::temp_dir().join(format!("nearfar-linpack-{}-{:x}", std::process::id(), job.seed));
+    let dir = random_path("nearfar-linpack-")?;
     let dir = dir.to_string_lossy().into_owned();
     let shell = |script: &str, words: Vec<String>| {
         let argv = ["sh", "-c", script].map(String::from).into_iter().chain(words).collect();
         CommandLine { argv, environment: BTreeMap::new() }
     };
-    let mut prepare = shell("mkdir \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
+    let mut prepare =
+        shell("mkdir -m 700 \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
     prepare.environment.insert("LINPACK_INPUT".into(), input_text(n, nb, rows, columns));
     let words = [dir.clone(), output.into()].into_iter().chain(words).collect();
     let mut command = shell("cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"", words);

@@ -8,14 +8,14 @@
 
 use std::collections::BTreeMap;
 
-use machine::child::{Exit, ProcessResult};
+use machine::child::{Exit, ProcessResult, find_program};
 use model::values::trial::Sample;
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
-use crate::job::{Failure, KernelOutput, TrialContext};
+use crate::job::{Failure, KernelOutput, TrialContext, with_hint};
 use crate::kernels::crypto::{cipher, instructions};
 
 const SECOND: u64 = 1_000_000_000;
@@ -99,6 +99,11 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
         return Err("program is empty".into());
     }
     Ok(())
+}
+
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    let program = parameters.text("program");
+    find_program(program).err().map(|error| with_hint(&error))
 }
 
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {

@@ -79,11 +79,17 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
 }
 
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    let dir = parameters.text("dir");
+    let is_found = Path::new(dir).join("Run").is_file();
+    (!is_found).then(|| format!("found no UnixBench in {dir}; hint: {SOURCE}"))
+}
+
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
-    let dir = job.parameters.text("dir");
-    if !Path::new(dir).join("Run").is_file() {
-        return Err(Failure::Unavailable(format!("found no UnixBench in {dir}; hint: {SOURCE}")));
+    if let Some(why) = missing(&job.parameters) {
+        return Err(Failure::Unavailable(why));
     }
+    let dir = job.parameters.text("dir");
     let mut argv: Vec<String> = ["env", "-C", dir, "./Run", "-q", "-i"].map(String::from).into();
     argv.extend([job.parameters.integer("passes").to_string(), "-c".into(), job.threads.to_string()]);
     argv.extend(job.parameters.text("tests").split_whitespace().map(String::from));

@@ -10,7 +10,7 @@ use machine::child::{Exit, ProcessResult, find_program};
 use model::import::reports;
 use model::values::trial::Sample;
 use model::values::units::Nanos;
-use model::values::workload::{Better, ParameterKind, WorkloadSpec};
+use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
 
 use super::linpack;
 use crate::command_spec::CommandSpec;
@@ -43,10 +43,16 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
-pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
-    let program = job.parameters.text("program");
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
     let hint = "hint: Debian has no package of it; to build it, see docs/guides/linear-algebra.md; workload hpcc runs the same code";
-    find_program(program).map_err(|error| Failure::Unavailable(format!("{error}; {hint}")))?;
+    find_program(parameters.text("program")).err().map(|error| format!("{error}; {hint}"))
+}
+
+pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
+    if let Some(why) = missing(&job.parameters) {
+        return Err(Failure::Unavailable(why));
+    }
+    let program = job.parameters.text("program");
     // The program runs in its scratch directory, where a relative path would resolve differently.
     let absolute = program.contains('/').then(|| std::path::absolute(program)).transpose();
     let path = absolute.map_err(|error| Failure::Failed(format!("program {program}: {error}")))?;

@@ -4,11 +4,11 @@ use super::ComparedRun;
 use crate::values::plan::By;
 use crate::values::settings::{FactValue, Settings};
 
-/// Returns a note for each fact that differs between the runs and is not the compared one.
-pub(super) fn differing(runs: &[ComparedRun<'_>], by: &By) -> Vec<String> {
+/// Returns a note for each fact that differs between the runs and is not a compared one.
+pub(super) fn differing(runs: &[ComparedRun<'_>], dimensions: &[By]) -> Vec<String> {
     let mut settings = runs.iter().map(|run| &run.record.machine.settings);
     let Some(first) = settings.next() else { return Vec::new() };
-    let is_asked = |key: &str| matches!(by, By::Fact(fact) if fact == key);
+    let is_asked = |key: &str| dimensions.iter().any(|by| matches!(by, By::Fact(fact) if fact == key));
     notes(first, settings, is_asked)
 }
 

@@ -1,23 +1,38 @@
 //! Names of rows in a comparison by a parameter.
 
+use std::collections::BTreeMap;
+
 use crate::analysis::finding::CellFinding;
 
-/// Returns the name of a test without the parameter of the columns and without parameters that depend on it. A
-/// parameter that never differs between cells of one title and column is redundant (such as the queue depth of an
-/// engine that supports only one request).
-pub(super) fn without(cell: &CellFinding, parameter: &str, all: &[&CellFinding]) -> String {
+/// Returns the name of a test without the parameters of the columns.
+///
+/// Other parameters that differ separate rows. The exception is a parameter with a single value in each column (such as
+/// the queue depth of an engine that supports only one request), if the experiment gave the tests a label: the label
+/// declares them to be one test.
+pub(super) fn without(cell: &CellFinding, parameters: &[&str], all: &[&CellFinding]) -> String {
     let (title, words) = split(cell);
-    let alike: Vec<&&CellFinding> =
-        all.iter().filter(|other| other.workload == cell.workload && split(other).0 == title).collect();
-    let differs = |name: &str| {
-        let value = |cell: &CellFinding, name: &str| cell.parameters.get(name).cloned();
-        alike.iter().any(|one| {
-            let beside = |other: &&&&CellFinding| value(other, parameter) == value(one, parameter);
-            alike.iter().filter(beside).any(|other| value(other, name) != value(one, name))
-        })
-    };
-    let kept = words.iter().filter(|(name, _)| *name != parameter && differs(name));
+    let alike: Vec<&CellFinding> =
+        all.iter().copied().filter(|other| other.workload == cell.workload && split(other).0 == title).collect();
+    let is_labelled = title != cell.workload;
+    let kept = words.iter().filter(|(name, _)| {
+        !(parameters.contains(name) || is_labelled && depends_on_columns(name, parameters, &alike))
+    });
     kept.fold(title.to_string(), |row, (_, word)| row + word)
+}
+
+/// Whether the cells of each column have the same value of a parameter.
+fn depends_on_columns(name: &str, parameters: &[&str], cells: &[&CellFinding]) -> bool {
+    let mut values: BTreeMap<Vec<Option<&String>>, Option<&String>> = BTreeMap::new();
+    cells.iter().all(|cell| {
+        let column = parameters.iter().map(|parameter| cell.parameters.get(*parameter)).collect();
+        let value = cell.parameters.get(name);
+        *values.entry(column).or_insert(value) == value
+    })
+}
+
+/// Returns the name of a test without its parameters.
+pub(super) fn title(cell: &CellFinding) -> &str {
+    split(cell).0
 }
 
 /// Splits the name of a test into its title and its parameters ` name=value`. Values may contain spaces.
@@ -56,7 +71,7 @@ mod tests {
 
     fn rows(cells: &[CellFinding], parameter: &str) -> Vec<String> {
         let all: Vec<&CellFinding> = cells.iter().collect();
-        cells.iter().map(|cell| without(cell, parameter, &all)).collect()
+        cells.iter().map(|cell| without(cell, &[parameter], &all)).collect()
     }
 
     #[test]
@@ -72,6 +87,18 @@ mod tests {
         // titles.
         let events = [&cells[..], &[of("events", "libaio", "4"), of("events", "psync", "1")]].concat();
         assert_eq!(rows(&events, "engine")[3..], ["events", "events"]);
+    }
+
+    /// As matrices whose sizes need the same memory in both precisions, so that each size has one precision.
+    #[test]
+    fn parameters_that_differ_separate_rows_without_a_label() {
+        let of = |precision: &str, n: &str| CellFinding {
+            workload: "gemm".into(),
+            ..cell(&format!("gemm n={n} precision={precision}"), &[("n", n), ("precision", precision)])
+        };
+        let cells = [of("fp64", "3328"), of("fp64", "6656"), of("fp32", "4704"), of("fp32", "9408")];
+        let expected = ["gemm precision=fp64", "gemm precision=fp64", "gemm precision=fp32", "gemm precision=fp32"];
+        assert_eq!(rows(&cells, "n"), expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The checks of `nearfar doctor`, one row each.
 
 use super::{Counters, Probes, ProblemGroup};
-use crate::values::settings::{FactValue, Settings};
+use crate::values::settings::{FactValue, MEMORY_POLICY, Settings};
 use crate::values::undo::SettingChange;
 use crate::values::units::Bytes;
 
@@ -28,7 +28,7 @@ const FREE_MIN: Bytes = Bytes(256 << 20);
 
 const QUIETEN: &str = "add it to --quieten, which restores it after the run";
 
-pub(super) const CHECKS: [Check; 24] = [
+pub(super) const CHECKS: [Check; 25] = [
     Check {
         key: "left-changed",
         group: ProblemGroup::Disturbs,
@@ -121,6 +121,17 @@ pub(super) const CHECKS: [Check; 24] = [
         effect: "the kernel causes page faults to sample memory accesses, and moves pages during trials",
         fix: QUIETEN,
         command: Some("nearfar run quick --quieten numa-balancing"),
+    },
+    Check {
+        key: "memory-policy",
+        group: ProblemGroup::Disturbs,
+        run: |settings, _| {
+            let policy = settings.get(MEMORY_POLICY)?;
+            Some((policy != "default").then(|| format!("processes inherit the memory policy {policy}")))
+        },
+        effect: "trials of placements without a memory policy, such as kernel, do not have the Linux kernel's usual policy",
+        fix: "start nearfar without numactl; if a kernel parameter (numa_policy=) sets the policy, that may be intended",
+        command: Some("numactl --show"),
     },
     Check {
         key: "irqbalance",

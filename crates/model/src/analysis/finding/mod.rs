@@ -3,9 +3,11 @@
 
 mod caveats;
 mod load;
+mod reasons;
 mod summary;
 
 pub use load::{CpuLoad, load_belongs_to};
+pub use reasons::ReasonGroup;
 pub use summary::{metric_value, summarise};
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +66,7 @@ pub struct MetricFinding {
     pub better: Better,
     /// Median over trials; `None` without a counted trial.
     pub median: Option<f64>,
-    /// Lower end of the 95 % interval; `None` with fewer than two trials.
+    /// Lower end of the 95 % interval; `None` with fewer than three trials.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
     /// Best value, as `CrystalDiskMark` reports it.

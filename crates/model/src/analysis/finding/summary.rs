@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::caveats::caveats;
 use super::load::cpu_load;
 use super::{CellFinding, MetricFinding, RunFinding};
-use crate::stats::statistics::{CONFIDENCE, median, median_interval};
+use crate::stats::statistics::{CONFIDENCE, TRIALS_MIN, median, median_interval};
 use crate::values::plan::{Cell, Plan};
 use crate::values::record::{TrialRecord, VerdictCounts};
 use crate::values::trial::{Grade, Role, Sample};
@@ -33,6 +33,7 @@ pub fn summarise(plan: &Plan, trials: &[TrialRecord]) -> RunFinding {
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> CellFinding {
     let counted: Vec<&&TrialRecord> = records.iter().filter(|record| record.verdict.grade != Grade::Invalid).collect();
     let mut metrics: Vec<MetricFinding> = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
+    metrics.sort_by_key(|metric| cell.main.as_ref().is_some_and(|main| *main != metric.name));
     // Metrics without a value in this cell (such as a command without a regular expression) are omitted, unless the
     // cell has no result at all.
     if metrics.iter().any(|metric| metric.median.is_some()) {
@@ -81,7 +82,7 @@ fn metric_finding(metric: &MetricSpec, counted: &[&&TrialRecord]) -> MetricFindi
     finding.best = finding.samples.iter().copied().reduce(better);
     let count = finding.samples.len() as f64;
     finding.mean = (count > 0.0).then(|| finding.samples.iter().sum::<f64>() / count);
-    let interval = median_interval(&finding.samples, CONFIDENCE);
+    let interval = median_interval(&finding.samples, CONFIDENCE).filter(|_| finding.samples.len() >= TRIALS_MIN);
     finding.ci_low = interval.map(|interval| interval.low);
     finding.ci_high = interval.map(|interval| interval.high);
     finding

@@ -1,11 +1,25 @@
-//! `nearfar place`: a request becomes a plan whose cells are the candidates (`request`), the state of the race
+//! `nearfar place`: a request becomes a plan whose cells are the candidates (`request`), the state of the search
 //! determines the next block and the end (`state`), and a result describes the outcome (`result`). All depend only on
-//! the plan and the stored trials, so an interrupted race resumes in the same state.
+//! the plan and the stored trials, so an interrupted search resumes in the same state.
 
+mod apply;
+mod claim;
+mod earlier;
+mod forecast;
+mod lap;
+mod outlook;
 mod request;
 mod result;
+mod search;
+mod spending;
 mod state;
+mod tally;
 
-pub use request::{Objective, PlaceRequest};
-pub use result::{Claim, Metric, PlaceResult, PlacementText, RankingRow};
-pub use state::RaceState;
+pub use claim::Claim;
+pub use earlier::EarlierRun;
+pub use forecast::BudgetForecast;
+pub use outlook::{CurvePoint, LikelyCandidate, Outlook, PercentRange, ThreadEffect};
+pub use request::{MetricLabel, Objective, PlaceRequest, PriorChoice};
+pub use result::{Metric, PlaceResult, PlacementText, RankingRow};
+pub use state::{RaceState, firm_trials};
+pub use tally::ProgramFailures;

@@ -1,11 +1,15 @@
-//! The request of `nearfar place`: command, objective and search space. Creates the plan of the race.
+//! The request of `nearfar place`: command, objective and search space. Creates the plan of the search and its race.
 
 use std::collections::BTreeMap;
 
-use crate::placements::candidates::{Candidates, Count, SearchSpace, candidates, neighbours};
+use super::earlier::EarlierRun;
+use crate::placements::candidates::{
+    Candidates, Count, SearchSpace, Threads, candidates, machine_features, neighbours,
+};
 use crate::values::placement::Placement;
 use crate::values::plan::RaceRules;
 use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, Stages, StoppingRule};
+use crate::values::plan::{SearchPlan, ThreadChoice};
 use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 use crate::values::workload::WorkloadSpec;
@@ -25,6 +29,25 @@ pub enum Objective {
     NumberHigher,
 }
 
+/// Name and unit of a number in the output, for display.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricLabel {
+    pub name: Option<String>,
+    pub unit: Option<String>,
+}
+
+/// Assumption of the search about the command before its first trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum PriorChoice {
+    /// Nothing.
+    None,
+    /// It is like one of many kinds of programs on this machine.
+    #[default]
+    Topology,
+    /// Or like one of these programs, which were measured before.
+    Store(Vec<EarlierRun>),
+}
+
 #[derive(Clone, Debug)]
 pub struct PlaceRequest {
     /// Name of the command in tables.
@@ -32,6 +55,8 @@ pub struct PlaceRequest {
     /// Parameters of the workload `command`, as typed.
     pub given: BTreeMap<String, String>,
     pub objective: Objective,
+    pub label: MetricLabel,
+    pub prior: PriorChoice,
     pub space: SearchSpace,
     pub rules: RaceRules,
     /// Time limit of search and confirmation together.
@@ -41,7 +66,7 @@ pub struct PlaceRequest {
 }
 
 impl PlaceRequest {
-    /// Returns the plan of the race on this machine. `spec` describes the workload `command`.
+    /// Returns the plan on this machine. `spec` describes the workload `command`.
     ///
     /// # Errors
     ///
@@ -54,6 +79,7 @@ impl PlaceRequest {
             stages: candidates.stages,
             raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
+            search: self.search(topology, &candidates.placements),
         };
         let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.space.second);
         self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
@@ -83,8 +109,28 @@ impl PlaceRequest {
                 count: Some(count.to_string()),
                 text: format!("classes of placements that differ from {} by moving one thread", winner.name),
             }],
+            search: self.search(topology, &placements),
         };
         self.build_plan(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
+    }
+
+    /// Returns the search that precedes the race; `None` for a race that bounds its error, which a model cannot.
+    fn search(&self, topology: &Topology, placements: &[Placement]) -> Option<SearchPlan> {
+        let threads = match self.space.threads {
+            Threads::Fixed(_) => ThreadChoice::Fixed,
+            Threads::Searched => ThreadChoice::Searched,
+            Threads::Unspecified => ThreadChoice::Command,
+        };
+        let plan = SearchPlan::new(threads, machine_features(topology));
+        let plan = match &self.prior {
+            PriorChoice::None => SearchPlan { programs: Vec::new(), ..plan },
+            PriorChoice::Topology => plan,
+            PriorChoice::Store(earlier) => {
+                let earlier = earlier.iter().map(|run| run.for_candidates(placements)).collect();
+                SearchPlan { earlier, ..plan }
+            }
+        };
+        (!self.rules.strict).then_some(plan)
     }
 
     fn build_plan(
@@ -98,6 +144,7 @@ impl PlaceRequest {
         let parameters = spec.resolve(&self.given, topology.last_cache_bytes())?;
         let spec = self.deciding_first(spec);
         let cell = |placement| Cell::new(&spec, self.name.clone(), parameters.clone(), placement);
+        let baseline = placements.first().map(|placement| placement.name.clone());
         Ok(Plan {
             experiment,
             question: format!("Which placement is best for {}?", self.name),
@@ -114,24 +161,31 @@ impl PlaceRequest {
                 time_limit: self.time_limit,
             },
             compare_by: "placement".into(),
-            baseline: Some("kernel".into()),
+            baseline,
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: Some(race),
             size: None,
             command: Vec::new(),
         })
     }
 
-    /// Returns the spec with the objective as first metric, because the first metric is the main one.
+    /// Returns the spec with the objective as first metric, because the first metric is the main one, and with the name
+    /// that the user gave it.
     fn deciding_first(&self, spec: &WorkloadSpec) -> WorkloadSpec {
         let mut spec = spec.clone();
         let series = self.objective.series();
         spec.metrics.sort_by_key(|metric| metric.series != series);
+        if let Some(metric) = spec.metrics.first_mut() {
+            self.label.name.as_ref().inspect(|name| metric.name.clone_from(name));
+            self.label.unit.as_ref().inspect(|unit| metric.unit.clone_from(unit));
+        }
         spec
     }
 }
 
 /// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps
-/// its name.
+/// its name, or gets its number of threads if others have other numbers.
 fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
     let name = |placement: &Placement| {
         let count = placement.threads;
@@ -142,7 +196,8 @@ fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) ->
         format!("{}{threads}{second}", placement.name)
     };
     let renamed = |(index, placement): (usize, Placement)| {
-        if index == 0 && !placement.is_pinned() { placement } else { Placement { name: name(&placement), ..placement } }
+        let keeps_name = index == 0 && !placement.is_pinned() && !threads;
+        if keeps_name { placement } else { Placement { name: name(&placement), ..placement } }
     };
     placements.into_iter().enumerate().map(renamed).collect()
 }

@@ -1,21 +1,25 @@
-//! The result of a race, ready for display and for copying commands.
+//! The result of a search or race, ready for display and for copying commands.
 
 use serde::Serialize;
 
 use super::RaceState;
-use crate::placements::placement::{CommandLines, PlacementVars, lines};
-use crate::stats::racing::{ConfirmResult, Confirmation, Effect, RankClaim, State};
+use super::apply::{command, own_lines, second_lines};
+use super::claim::Claim;
+use super::outlook::{CurvePoint, Outlook, PercentRange, ThreadEffect, curve, thread_effect, with_search};
+use super::tally::ProgramFailures;
+use crate::placements::placement::CommandLines;
+use crate::stats::racing::{Confirmation, Effect, RankClaim, RankedCandidate, State};
 use crate::values::placement::Placement;
 use crate::values::plan::stream;
-use crate::values::record::{EndReason, RunRecord, TrialRecord};
-use crate::values::shell::quote_argv;
-use crate::values::topology::Topology;
-use crate::values::workload::{Better, Value};
+use crate::values::record::{RunRecord, TrialRecord};
+use crate::values::workload::Better;
 
-/// The result of a race. Field names are part of the JSON contract.
+/// The result of a search or race. Field names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlaceResult {
     pub claim: Claim,
+    /// The placement without any binding.
+    pub baseline: PlacementText,
     /// State at the end of the search. With `resolved` and `only-one-left`, no other candidate is likely to be better.
     pub search: State,
     /// Why the baseline has no valid trial; `None` if it has.
@@ -23,10 +27,17 @@ pub struct PlaceResult {
     pub metric: Metric,
     /// The recommended placement: the baseline if none was found to be better. `None` without a valid baseline.
     pub winner: Option<PlacementText>,
+    /// The candidate that the fresh pairs compare with the baseline; `None` without pairs.
+    pub challenger: Option<PlacementText>,
+    /// Expectations of the search; `None` without a search.
+    pub outlook: Option<Outlook>,
+    /// The effect of the number of threads, if the winner has another one than the baseline.
+    pub thread_effect: Option<ThreadEffect>,
+    /// The best candidate by number of trials. Empty without a search.
+    pub curve: Vec<CurvePoint>,
     /// Candidates that were not found to differ from the winner.
     pub ties: Vec<PlacementText>,
-    /// The winner (or the leader of the race, if the winner is the baseline) compared with the baseline, from fresh
-    /// pairs only. `None` if the baseline led.
+    /// The challenger compared with the baseline, from fresh pairs only. `None` without pairs.
     pub versus_kernel: Option<Confirmation>,
     /// All candidates, best first.
     #[serde(rename = "ranking")]
@@ -35,6 +46,12 @@ pub struct PlaceResult {
     pub trials: u32,
     /// Number of trials without a result: failed, stopped, or not verified.
     pub came_to_nothing: u32,
+    /// Number of disturbed trials, which count.
+    pub suspect: u32,
+    /// The most frequent reason of disturbed trials.
+    pub suspect_reason: Option<String>,
+    /// Failures of the program; `None` if it did not fail in more than a tenth of its runs.
+    pub program_failures: Option<ProgramFailures>,
     /// Total time of all trials, in seconds.
     pub seconds: f64,
     pub candidates: usize,
@@ -46,24 +63,8 @@ pub struct PlaceResult {
     pub lines: Option<CommandLines>,
     /// Commands for the second command.
     pub second_lines: Option<CommandLines>,
-}
-
-/// Conclusion about the winner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Claim {
-    /// It is better than the baseline.
-    Better,
-    /// No placement exceeds the baseline by more than the indifference.
-    KernelIsBest,
-    /// No difference between the leader of the race and the baseline was found.
-    NoDifferenceSeen,
-    /// Too much noise, or too little time, for a conclusion.
-    Inconclusive,
-    /// The baseline has no valid trial, so there is no comparison.
-    NoReference,
-    /// The race has not ended.
-    Unfinished,
+    /// The command with the winner's number of threads; `None` without a winner.
+    pub command: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -106,6 +107,12 @@ pub struct RankingRow {
     pub effect: Option<Effect>,
     /// Difference to the baseline in the race, which is biased in favour of the best candidates.
     pub against_kernel: Option<Effect>,
+    /// Predicted difference to the baseline; `None` without a search.
+    pub predicted: Option<PercentRange>,
+    /// Difference to the baseline in the trials of the search; `None` if it did not run there.
+    pub measured_percent: Option<f64>,
+    /// Predicted probability of being the best, in percent; `None` without a search.
+    pub best_percent: Option<f64>,
 }
 
 impl PlaceResult {
@@ -114,72 +121,82 @@ impl PlaceResult {
         Some(Self::from_state(record, &RaceState::replay(&record.plan, trials)?))
     }
 
-    /// Returns the result of a race in its present state.
+    /// Returns the result of a search or race in its present state.
     pub fn from_state(record: &RunRecord, state: &RaceState<'_>) -> Self {
         let confirmed = state.confirmed(stream(record.seed, "confirm"));
-        let leader = state.race().leader();
-        let claim = claim(state, leader, confirmed);
+        let claim = Claim::of(state, confirmed);
         let winner = match claim {
-            Claim::NoReference => None,
-            Claim::KernelIsBest | Claim::NoDifferenceSeen => Some(0),
-            Claim::Better | Claim::Inconclusive | Claim::Unfinished => leader,
+            Claim::NoReference | Claim::ProgramFails => None,
+            claim if claim.keeps_baseline() => Some(0),
+            Claim::Better | Claim::Likely => state.challenger(),
+            // Before the first value, the model has a favourite too.
+            Claim::Provisional => state.leader().or(state.challenger()),
+            _ => state.leader(),
         };
         let placement = |cell: usize| &record.plan.cells[cell].placement;
-        let standings: Vec<RankingRow> = state
-            .race()
-            .standings()
-            .into_iter()
-            .map(|one| {
-                let placed = placed(placement(one.candidate));
-                RankingRow {
-                    placed,
-                    cell: one.candidate,
-                    blocks: one.blocks,
-                    word: one.word,
-                    effect: one.effect,
-                    against_kernel: one.against_kernel,
-                }
-            })
-            .collect();
+        let expected = state.search().map(|search| (search, search.outlook()));
+        let mut standings: Vec<RankingRow> =
+            state.standings().into_iter().map(|one| RankingRow::raced(placed(placement(one.candidate)), one)).collect();
+        if let Some((search, expected)) = &expected {
+            standings = with_search(state, search, expected, standings);
+        }
+        let expected = expected.map(|(_, expected)| expected);
         let tied = |one: &&RankingRow| matches!(one.word, RankClaim::Leads | RankClaim::NotSeenToDiffer { .. });
         let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
-        let bound = winner.map(placement).filter(|_| claim == Claim::Better);
+        let bound = winner.map(placement).filter(|_| matches!(claim, Claim::Better | Claim::Likely));
         let race = record.plan.race.as_ref();
         Self {
             claim,
-            search: state.race().state(),
+            baseline: placed(placement(0)),
+            search: state.search_state(),
             reference_failed: reference_failed(state, &standings),
             metric: metric(state),
             winner: winner.map(|cell| placed(placement(cell))),
+            challenger: state.challenger().map(|cell| placed(placement(cell))),
+            outlook: winner.zip(expected.as_ref()).map(|(winner, expected)| Outlook::new(state, expected, winner)),
+            thread_effect: winner.and_then(|winner| thread_effect(state, expected.as_ref(), winner)),
+            curve: curve(state),
             ties: ties.collect(),
             versus_kernel: confirmed,
             trials: state.trials(),
-            came_to_nothing: state.failed_trials(),
+            came_to_nothing: state.tally().without_result,
+            suspect: state.tally().suspect,
+            suspect_reason: state.tally().suspect_reason().map(str::to_string),
+            program_failures: state.tally().program_failures(),
             seconds: state.spent().seconds(),
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
             lines: bound.and_then(|placement| own_lines(record, placement, placement, "argv")),
             second_lines: bound.and_then(|placement| second_lines(record, placement)),
+            command: winner.map(placement).map(|placement| command(record, placement)),
             standings,
         }
     }
 }
 
-fn claim(state: &RaceState<'_>, leader: Option<usize>, confirmed: Option<Confirmation>) -> Claim {
-    let resolved = state.race().state().is_resolved();
-    match (state.race().state(), state.end_reason()) {
-        (State::NoReference | State::NobodyLeft, _) | (_, Some(EndReason::NoReference)) => return Claim::NoReference,
-        (State::Racing, _) | (_, None) => return Claim::Unfinished,
-        _ => {}
+impl RankingRow {
+    fn raced(placed: PlacementText, one: RankedCandidate) -> Self {
+        Self {
+            effect: one.effect,
+            against_kernel: one.against_kernel,
+            ..Self::searched(placed, one.candidate, one.blocks, one.word)
+        }
     }
-    match confirmed.map(|confirmed| confirmed.verdict) {
-        Some(ConfirmResult::Faster) => Claim::Better,
-        // Fresh pairs are unbiased: a candidate that led the race by chance is not better.
-        Some(ConfirmResult::Slower) if resolved => Claim::KernelIsBest,
-        Some(ConfirmResult::NoDifferenceSeen { wide: false }) if resolved => Claim::NoDifferenceSeen,
-        None if resolved && leader == Some(0) => Claim::KernelIsBest,
-        _ => Claim::Inconclusive,
+
+    /// A row without data of a race.
+    pub(super) fn searched(placed: PlacementText, cell: usize, blocks: u32, word: RankClaim) -> Self {
+        Self {
+            placed,
+            cell,
+            blocks,
+            word,
+            effect: None,
+            against_kernel: None,
+            predicted: None,
+            measured_percent: None,
+            best_percent: None,
+        }
     }
 }
 
@@ -196,7 +213,7 @@ fn metric(state: &RaceState<'_>) -> Metric {
     Metric { name: metric.name.clone(), unit: metric.unit.clone(), better: metric.better }
 }
 
-fn placed(placement: &Placement) -> PlacementText {
+pub(super) fn placed(placement: &Placement) -> PlacementText {
     PlacementText {
         placement: placement.name.clone(),
         reason: placement.reason.clone(),
@@ -204,35 +221,5 @@ fn placed(placement: &Placement) -> PlacementText {
         cpus: placement.cpus().to_string(),
         memory: placement.memory.to_string(),
         second: placement.server_cpus.to_string(),
-    }
-}
-
-/// Returns the commands that apply a placement to the command in this parameter; `None` if nothing is bound. Variables
-/// are substituted for the measured placement.
-fn own_lines(record: &RunRecord, placement: &Placement, measured: &Placement, parameter: &str) -> Option<CommandLines> {
-    let Topology { allowed_cpus, allowed_nodes, .. } = &record.machine.topology;
-    let (cpus, memory) = (placement.cpus(), &placement.memory);
-    let (all_cpus, all_nodes) = (allowed_cpus.to_string(), allowed_nodes.to_string());
-    let words = PlacementVars::new(measured.threads, &cpus, memory, all_cpus, all_nodes);
-    let commands = lines(placement, &record.machine.topology, &typed(record, parameter, &words));
-    (commands != CommandLines::default()).then_some(commands)
-}
-
-/// Returns the commands for the second command: its own CPUs, the same memory policy.
-fn second_lines(record: &RunRecord, placement: &Placement) -> Option<CommandLines> {
-    let has_second = record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
-    let bindings: Vec<_> = placement.server_cpus.iter().collect();
-    let second = Placement { threads: bindings.len().max(1), bindings, ..placement.clone() };
-    has_second.then(|| own_lines(record, &second, placement, "server")).flatten()
-}
-
-/// Returns a command as it would be typed, with variables substituted.
-fn typed(record: &RunRecord, parameter: &str, words: &PlacementVars) -> String {
-    let cells = record.plan.cells.first();
-    let Some(Value::Text(text)) = cells.and_then(|cell| cell.parameters.0.get(parameter)) else { return String::new() };
-    match serde_json::from_str::<Vec<String>>(text) {
-        Ok(list) => quote_argv(&list.iter().map(|word| words.substitute(word)).collect::<Vec<_>>()),
-        // With a shell, the command is one text instead of a list.
-        Err(_) => format!("sh -c {}", quote_argv(&[words.substitute(text)])),
     }
 }

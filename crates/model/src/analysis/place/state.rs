@@ -1,52 +1,73 @@
-//! The state of a race: the next block, the time limits, and the conclusions after each block. The same stored trials
+//! The state of a search: the next block, the time limits, and the conclusions after each block. The same stored trials
 //! in the same order always lead to the same state.
+//!
+//! One discarded trial of the baseline is followed by blocks that a model chooses (`search`), by a race of the likely
+//! best if the budget allows one, and by fresh pairs of the winner and the baseline. Plans without a search race all
+//! candidates.
 
 use std::collections::BTreeMap;
 
-use crate::analysis::finding::metric_value;
-use crate::stats::racing::{ConfirmPlan, Confirmation, End, Lap, Race, State, confirm, extend_plan};
-use crate::values::plan::{NextBlock, Plan, RacePlan};
+use super::forecast::BudgetForecast;
+use super::lap::{is_time, is_whole, laps};
+use super::search::SearchStage;
+use super::spending::{Division, PAIRS_MIN, Spending};
+use super::tally::Tally;
+use crate::stats::racing::{ConfirmPlan, Confirmation, End, Lap, Race, RankedCandidate, State};
+use crate::stats::racing::{confirm_moderated, extend_plan, planned};
+use crate::stats::search::RACE_AFTER;
+use crate::values::plan::{KILLED_FROM, NextBlock, Plan, RacePlan, RaceRules};
 use crate::values::record::{EndReason, TrialRecord};
-use crate::values::trial::{Grade, Role, TrialStatus};
+use crate::values::trial::Role;
 use crate::values::units::Nanos;
-use crate::values::workload::MetricSpec;
+use crate::values::workload::{Better, MetricSpec};
 
 /// Maximum attempts per trial: an invalid or failed trial is repeated once at the end of its block.
 const ATTEMPTS_MAX: u32 = 2;
-/// Minimum number of pairs; fewer would not allow a conclusion.
-const PAIRS_MIN: u32 = 3;
-/// Minimum time before a trial is killed: a short disturbance of the machine takes many times as long as a short trial.
-const KILLED_FROM: Nanos = Nanos(1_000_000_000);
+/// Maximum attempts of the warm-up trial, without which there is no search.
+const WARMUP_ATTEMPTS_MAX: u32 = 3;
 /// Number of pairs that estimates assume.
 const PAIRS_USUAL: u32 = 40;
+/// With at most this many candidates and at least this many trials, a race needs no search.
+const RACED_AT_ONCE: usize = 20;
+const RACED_AT_ONCE_FROM: u64 = 150;
+/// Minimum number of trials of a race after a search: three for each of twenty survivors.
+const RACE_MIN: u64 = 60;
+/// Number of survivors of a search; more if the budget allows it.
+const SURVIVORS: usize = 20;
+/// Relative precision of the confirmation that is sufficient for large differences.
+const HALF_WIDTH_SHARE: f64 = 0.2;
+/// Assumed standard deviation of a pair without any trial of the search.
+const DEVIATION_GUESS: f64 = 0.05;
 
-/// The state of a race.
+/// The state of a search.
 #[derive(Clone, Debug)]
 pub struct RaceState<'a> {
     plan: &'a Plan,
+    race_plan: &'a RacePlan,
     metric: &'a MetricSpec,
-    race: Race,
     phase: Phase,
-    spent: Nanos,
-    trials: u32,
-    /// Mean time of the trials of the last complete block.
-    trial_time: Nanos,
-    /// Fresh values of the leader and of the baseline.
+    spending: Spending,
+    tally: Tally,
+    search: Option<SearchStage>,
+    race: Option<Race>,
+    /// The candidate that the pairs compare with the baseline.
+    challenger: Option<usize>,
+    /// Fresh values of the challenger and of the baseline.
     pairs: Vec<(f64, f64)>,
     /// The plan of the pairs, after all have run.
     confirmed: Option<ConfirmPlan>,
-    /// Why the baseline failed before the race began.
+    /// Why the baseline failed before the search began.
     baseline_failed: Option<String>,
-    /// Number of trials without a result.
-    failed_trials: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Phase {
     /// One discarded trial of the baseline, which warms caches and estimates the duration of a trial.
     WarmUp,
+    /// A block that the model has chosen.
+    Searching(Vec<usize>),
     Racing,
-    /// Fresh pairs of the leader and the baseline; their number is fixed before the first. `from` is the number of
+    /// Fresh pairs of the challenger and the baseline; their number is fixed before the first. `from` is the number of
     /// earlier pairs that were too few for a conclusion: they only determine the number of pairs.
     Confirming {
         planned: ConfirmPlan,
@@ -59,21 +80,23 @@ enum Phase {
 impl<'a> RaceState<'a> {
     /// Returns the state before the first block. `None` if the plan is not a race, or has no metric.
     pub fn new(plan: &'a Plan) -> Option<Self> {
-        let RacePlan { rules, stages, .. } = plan.race.as_ref()?;
+        let race_plan = plan.race.as_ref()?;
         let metric = plan.workloads.first()?.metrics.first()?;
-        let race = Race::new(rules.clone(), metric.better, &stages.first, |guide| stages.second(guide));
+        let guess = plan.workloads[0].guess(&plan.cells.first()?.parameters);
+        let race = race_plan.search.is_none().then(|| whole(race_plan, metric.better));
         Some(Self {
             plan,
+            race_plan,
             metric,
-            race,
             phase: Phase::WarmUp,
-            spent: Nanos(0),
-            trials: 0,
-            trial_time: plan.workloads[0].guess(&plan.cells.first()?.parameters),
+            spending: Spending::new(plan.repeat.budget, race_plan.rules.max_trials, guess),
+            tally: Tally::default(),
+            search: None,
+            race,
+            challenger: None,
             pairs: Vec::new(),
             confirmed: None,
             baseline_failed: None,
-            failed_trials: 0,
         })
     }
 
@@ -86,7 +109,7 @@ impl<'a> RaceState<'a> {
         }
         while let Some(block) = course.next() {
             let records = blocks.remove(&(block.role, block.number)).unwrap_or_default();
-            if !is_whole(&block, &records) {
+            if records.is_empty() || !is_whole(&block, &records) {
                 break;
             }
             course.push(&block, &records);
@@ -96,50 +119,50 @@ impl<'a> RaceState<'a> {
 
     /// Returns the next block; `None` after the end.
     pub fn next(&self) -> Option<NextBlock> {
-        let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
-        let time_limit = self.plan.repeat.time_limit.min(Nanos(left).max(KILLED_FROM));
-        Some(match self.phase {
-            Phase::WarmUp => NextBlock {
-                role: Role::Warmup,
-                number: 0,
-                cells: vec![0],
-                attempts_max: ATTEMPTS_MAX,
-                skips_abandoned: false,
-                time_limit,
-                kill_limit: None,
-            },
-            Phase::Racing => NextBlock {
-                role: Role::Measured,
-                number: self.race.blocks(),
-                cells: self.race.active().to_vec(),
-                attempts_max: ATTEMPTS_MAX,
-                skips_abandoned: false,
-                time_limit,
+        let left = self.spending.left();
+        let block = |role, number, cells| NextBlock {
+            role,
+            number,
+            cells,
+            attempts_max: ATTEMPTS_MAX,
+            skips_abandoned: false,
+            time_limit: self.plan.repeat.time_limit,
+            kill_limit: None,
+            time_left: Some(left),
+        };
+        Some(match &self.phase {
+            Phase::WarmUp if self.race_plan.search.is_some() => {
+                NextBlock { attempts_max: WARMUP_ATTEMPTS_MAX, ..block(Role::Warmup, 0, vec![0]) }
+            }
+            Phase::WarmUp => block(Role::Warmup, 0, vec![0]),
+            Phase::Searching(cells) => NextBlock {
                 kill_limit: self.abort_limit(),
+                // The block may not use the time of the first three pairs.
+                time_left: Some(self.division().until_pairs),
+                ..block(Role::Measured, self.blocks(), cells.clone())
             },
-            Phase::Confirming { done, from, .. } => NextBlock {
-                role: Role::Confirm,
-                number: from + done,
-                cells: vec![0, self.race.leader()?],
-                attempts_max: ATTEMPTS_MAX,
-                skips_abandoned: false,
-                time_limit,
-                kill_limit: None,
-            },
+            Phase::Racing => {
+                let cells = self.race.as_ref()?.active().to_vec();
+                NextBlock { kill_limit: self.abort_limit(), ..block(Role::Measured, self.blocks(), cells) }
+            }
+            Phase::Confirming { done, from, .. } => block(Role::Confirm, from + done, vec![0, self.challenger?]),
             Phase::Over(_) => return None,
         })
     }
 
     /// Adds a complete block.
     pub fn push(&mut self, block: &NextBlock, records: &[&TrialRecord]) {
-        let took: u64 = records.iter().map(|record| record.outcome.took.0).sum();
-        self.spent.0 += took;
-        self.trials += records.len() as u32;
-        self.failed_trials += records.iter().filter(|record| record.verdict.grade == Grade::Invalid).count() as u32;
-        self.trial_time = Nanos(took / (records.len() as u64).max(1));
-        let laps: Vec<(usize, Lap)> = block.cells.iter().map(|cell| (*cell, self.lap(*cell, records))).collect();
-        match self.phase {
-            Phase::WarmUp => self.warmed_up(&laps[0].1),
+        self.spending.add(records);
+        self.tally.add(records);
+        let laps = laps(self.metric, block, records);
+        match self.phase.clone() {
+            Phase::WarmUp => self.warmed_up(laps.into_iter().next().map(|(_, lap)| lap), records),
+            Phase::Searching(_) => {
+                if let Some(search) = &mut self.search {
+                    search.push(&laps);
+                }
+                self.continue_search();
+            }
             Phase::Racing => self.raced(&laps),
             Phase::Confirming { planned, done, from } => self.paired(&laps, planned, done + 1, from),
             Phase::Over(_) => {}
@@ -148,44 +171,115 @@ impl<'a> RaceState<'a> {
 
     /// Ends the race from outside, on request of the user or after its time.
     pub fn end(&mut self, reason: End) {
-        if self.phase == Phase::Racing {
-            self.race.end(reason);
+        if let (Phase::Racing, Some(race)) = (&self.phase, &mut self.race) {
+            race.end(reason);
         }
     }
 
-    fn warmed_up(&mut self, lap: &Lap) {
-        // A command that fails without binding would fail under every placement.
-        self.phase = Phase::Racing;
-        if let Lap::Failed(reason) = lap {
-            self.baseline_failed = Some(reason.clone());
-            self.phase = Phase::Over(EndReason::NoReference);
-        } else if self.block_time() + self.spent.seconds() > self.plan.repeat.budget.seconds() {
-            self.race.end(End::Budget);
+    fn warmed_up(&mut self, lap: Option<Lap>, records: &[&TrialRecord]) {
+        match lap {
+            // The budget is shorter than one trial.
+            None => self.phase = Phase::Over(EndReason::Budget),
+            // A command that fails without binding would fail under every placement.
+            Some(Lap::Failed(reason)) => {
+                self.baseline_failed = Some(reason);
+                self.phase = Phase::Over(EndReason::NoReference);
+            }
+            Some(_) => self.begin(records),
         }
+    }
+
+    /// Begins the search, or the race if it needs none.
+    fn begin(&mut self, records: &[&TrialRecord]) {
+        let candidates = self.plan.cells.len();
+        let affordable = self.spending.affordable(self.spending.price(0));
+        match &self.race_plan.search {
+            Some(plan) if candidates > 2 && (candidates > RACED_AT_ONCE || affordable < RACED_AT_ONCE_FROM) => {
+                self.search = Some(SearchStage::new(self.plan, plan, self.metric.better, records));
+                self.continue_search();
+            }
+            _ => {
+                let mut race = whole(self.race_plan, self.metric.better);
+                self.phase = Phase::Racing;
+                if self.block_time(&race) + self.spending.spent.seconds() > self.budget() {
+                    race.end(End::Budget);
+                }
+                self.race = Some(race);
+                self.settle();
+            }
+        }
+    }
+
+    fn division(&self) -> Division {
+        let leader = self.search.as_ref().and_then(SearchStage::leader).filter(|leader| *leader != 0);
+        self.spending.divide(leader)
+    }
+
+    /// Chooses the next block of the search, or ends it.
+    fn continue_search(&mut self) {
+        let Some(search) = &self.search else { return };
+        if search.state() == State::NoReference {
+            self.phase = Phase::Over(EndReason::NoReference);
+            return;
+        }
+        let left = self.division().search;
+        if left >= RACE_MIN && (search.has_ended() || search.trials() as usize >= RACE_AFTER) {
+            self.begin_race(left);
+            return;
+        }
+        let cells = search.next_block(left);
+        if cells.is_empty() {
+            self.confirm();
+        } else {
+            self.phase = Phase::Searching(cells);
+        }
+    }
+
+    /// Begins the race of the candidates that the search has left, with this number of trials.
+    fn begin_race(&mut self, trials: u64) {
+        let Some(search) = &self.search else { return };
+        let rules = RaceRules {
+            max_trials: self.race_plan.rules.max_trials.map(|most| most.saturating_sub(self.spending.trials as usize)),
+            ..self.race_plan.rules.clone()
+        };
+        let most = Race::candidates_for(usize::try_from(trials).unwrap_or(usize::MAX)).max(SURVIVORS);
+        let cells = search.survivors(most);
+        self.race = Some(Race::among(rules, self.metric.better, self.plan.cells.len(), cells));
+        self.phase = Phase::Racing;
         self.settle();
     }
 
     fn raced(&mut self, laps: &[(usize, Lap)]) {
-        self.race.push(laps);
-        if self.race.state() == State::Racing && self.is_spent() {
-            self.race.end(End::Budget);
+        let Some(mut race) = self.race.take() else { return };
+        race.push(laps);
+        if race.state() == State::Racing && self.is_spent(&race) {
+            race.end(End::Budget);
         }
+        self.race = Some(race);
         self.settle();
     }
 
     /// Begins the confirmation, or ends, after the race.
     fn settle(&mut self) {
-        if self.phase != Phase::Racing || self.race.state() == State::Racing {
+        let Some(race) = &self.race else { return };
+        if self.phase != Phase::Racing || race.state() == State::Racing {
             return;
         }
-        let ending = match self.race.state() {
+        let ending = match race.state() {
             State::NoReference | State::NobodyLeft => EndReason::NoReference,
             state if state.is_resolved() => EndReason::Resolved,
             _ => EndReason::Budget,
         };
-        let planned = self.affordable(self.race.planned());
-        self.phase = match self.race.leader() {
-            Some(leader) if leader != 0 && ending != EndReason::NoReference && planned.pairs >= PAIRS_MIN => {
+        if ending != EndReason::NoReference && self.race_plan.search.is_some() {
+            self.confirm();
+            return;
+        }
+        let planned = self.affordable(race.planned());
+        self.phase = match race.leader() {
+            Some(leader)
+                if leader != 0 && ending != EndReason::NoReference && u64::from(planned.pairs) >= PAIRS_MIN =>
+            {
+                self.challenger = Some(leader);
                 Phase::Confirming { planned, done: 0, from: 0 }
             }
             Some(leader) if leader != 0 && ending == EndReason::Resolved => Phase::Over(EndReason::Budget),
@@ -193,12 +287,46 @@ impl<'a> RaceState<'a> {
         };
     }
 
+    /// Begins the pairs of the best candidate and the baseline, as many as the budget allows and the noise requires.
+    fn confirm(&mut self) {
+        self.challenger = match (&self.race, &self.search) {
+            (Some(race), _) => challenger_of(race),
+            (None, search) => search.as_ref().and_then(SearchStage::challenger),
+        };
+        let Some(challenger) = self.challenger else {
+            self.phase = Phase::Over(self.ending());
+            return;
+        };
+        let planned = match (&self.race, &self.search) {
+            (Some(race), _) => race.planned_for(challenger),
+            (None, Some(search)) => {
+                let effect = search.outlook().predictions[challenger].mean.abs();
+                let half_width = self.race_plan.rules.indifference.max(HALF_WIDTH_SHARE * effect);
+                planned(search.pair_deviation().unwrap_or(DEVIATION_GUESS), half_width)
+            }
+            (None, None) => return,
+        };
+        let planned = self.affordable(planned);
+        self.phase = if u64::from(planned.pairs) < PAIRS_MIN {
+            Phase::Over(self.ending())
+        } else {
+            Phase::Confirming { planned, done: 0, from: 0 }
+        };
+    }
+
+    fn ending(&self) -> EndReason {
+        let is_resolved = self.race.as_ref().is_some_and(|race| race.state().is_resolved());
+        if is_resolved { EndReason::Resolved } else { EndReason::Budget }
+    }
+
     fn paired(&mut self, laps: &[(usize, Lap)], planned: ConfirmPlan, done: u32, from: u32) {
         // A pair with a missing value does not count and is not replaced.
         if let [(0, Lap::Value(kernel)), (_, Lap::Value(leader))] = laps {
             self.pairs.push((*leader, *kernel));
         }
-        if done < planned.pairs {
+        // The pairs may take longer than planned; the budget ends them.
+        let can_pay = self.challenger.is_some_and(|challenger| self.spending.affordable_pairs(challenger) > 0);
+        if done < planned.pairs && can_pay {
             self.phase = Phase::Confirming { planned, done, from };
             return;
         }
@@ -208,8 +336,7 @@ impl<'a> RaceState<'a> {
             return;
         }
         self.confirmed = Some(planned);
-        let resolved = self.race.state().is_resolved();
-        self.phase = Phase::Over(if resolved { EndReason::Resolved } else { EndReason::Budget });
+        self.phase = Phase::Over(self.ending());
     }
 
     /// Returns a second confirmation if the first was too small for a conclusion and the budget allows a larger one.
@@ -219,87 +346,109 @@ impl<'a> RaceState<'a> {
     }
 
     /// Returns the estimated time of a block of the active candidates, in seconds.
-    fn block_time(&self) -> f64 {
-        self.race.active().len() as f64 * self.trial_time.seconds()
+    fn block_time(&self, race: &Race) -> f64 {
+        if self.race_plan.search.is_none() {
+            return race.active().len() as f64 * self.spending.trial_time.seconds();
+        }
+        race.active().iter().map(|cell| self.spending.price(*cell).seconds()).sum()
     }
 
     /// Whether another block would use time that the confirmation needs. Budgets of trials are checked by the race.
-    fn is_spent(&self) -> bool {
-        let budget = self.plan.repeat.budget.seconds();
-        // While the baseline leads, there is nothing to confirm.
-        let reserve = match self.race.leader() {
-            Some(0) => 0.0,
-            _ => self.race.reserve(budget, self.trial_time.seconds()),
+    fn is_spent(&self, race: &Race) -> bool {
+        // While the baseline leads a race without a search, there is nothing to confirm.
+        let reserve = match race.leader() {
+            Some(0) if self.race_plan.search.is_none() => 0.0,
+            _ => race.reserve(self.budget(), self.spending.trial_time.seconds()),
         };
-        self.spent.seconds() + self.block_time() > budget - reserve
+        self.spending.spent.seconds() + self.block_time(race) > self.budget() - reserve
+    }
+
+    fn budget(&self) -> f64 {
+        self.spending.budget().seconds()
     }
 
     /// Limits the number of pairs to what the budget allows.
     fn affordable(&self, planned: ConfirmPlan) -> ConfirmPlan {
-        let left = self.plan.repeat.budget.0.saturating_sub(self.spent.0);
-        let by_time = left / (2 * self.trial_time.0).max(1);
-        let most = self.plan.race.as_ref().and_then(|race| race.rules.max_trials);
-        let by_trials = most.map_or(u64::MAX, |most| most.saturating_sub(self.trials as usize) as u64 / 2);
-        let affordable = u32::try_from(by_time.min(by_trials)).unwrap_or(u32::MAX);
-        ConfirmPlan { pairs: planned.pairs.min(affordable), ..planned }
+        let most = match self.race_plan.search {
+            Some(_) => self.spending.affordable_pairs(self.challenger.unwrap_or(0)),
+            None => self.spending.affordable(self.spending.trial_time) / 2,
+        };
+        ConfirmPlan { pairs: planned.pairs.min(u32::try_from(most).unwrap_or(u32::MAX)), ..planned }
     }
 
     /// Returns the time limit for trials that are much slower than the leader; `None` if the metric is not their time.
     fn abort_limit(&self) -> Option<Nanos> {
-        let seconds = self.race.abort_limit().filter(|_| self.is_time())?;
+        let of_race = self.race.as_ref().and_then(Race::abort_limit);
+        let of_search = || self.search.as_ref()?.abort_limit();
+        let seconds = of_race.or_else(of_search).filter(|_| is_time(self.metric))?;
         Some(Nanos((seconds * 1e9) as u64).max(KILLED_FROM))
-    }
-
-    fn is_time(&self) -> bool {
-        self.metric.series == "wall"
-    }
-
-    /// Returns the outcome of a candidate in a block: that of its last attempt. If neither attempt has a result, the
-    /// reason is that of the first, because the second may be a consequence of it.
-    fn lap(&self, cell: usize, records: &[&TrialRecord]) -> Lap {
-        let attempts = || records.iter().filter(|record| record.trial.cell == cell);
-        let last = attempts().max_by_key(|record| record.trial.attempt);
-        let first = attempts().min_by_key(|record| record.trial.attempt);
-        let Some((first, last)) = first.zip(last) else { return Lap::Failed("no trial was run".into()) };
-        match (&last.outcome.status, &first.outcome.status) {
-            (TrialStatus::Completed, _) if last.verdict.grade != Grade::Invalid => {
-                match metric_value(self.metric, &last.outcome.samples) {
-                    Some(value) => Lap::Value(value),
-                    None => Lap::Failed(format!("the output has no {}", self.metric.name)),
-                }
-            }
-            // The baseline has the whole time limit, so a timeout means that the command does not end.
-            (TrialStatus::TimedOut(_), _) if self.is_time() && cell != 0 => {
-                Lap::TooSlow { at_least: last.trial.time_limit.seconds() }
-            }
-            (_, TrialStatus::Completed) => Lap::NotProven(first.verdict.reasons.first().cloned().unwrap_or_default()),
-            (_, TrialStatus::Failed(reason) | TrialStatus::TimedOut(reason) | TrialStatus::Unavailable(reason)) => {
-                Lap::Failed(reason.clone())
-            }
-        }
     }
 
     /// Returns the role of the next trials.
     pub fn stage(&self) -> Role {
         match self.phase {
             Phase::WarmUp => Role::Warmup,
-            Phase::Racing => Role::Measured,
+            Phase::Searching(_) | Phase::Racing => Role::Measured,
             Phase::Confirming { .. } | Phase::Over(_) => Role::Confirm,
         }
     }
 
-    /// Returns the race without its confirmation.
-    pub fn race(&self) -> &Race {
-        &self.race
+    /// Returns the race without its confirmation; `None` before it begins, and if the search is not followed by one.
+    pub fn race(&self) -> Option<&Race> {
+        self.race.as_ref()
     }
 
-    /// Returns the comparison of the leader with the baseline by fresh pairs. `None` before all of them have run, and
-    /// if the baseline leads. `seed` is that of the bootstrap.
+    pub(super) fn search(&self) -> Option<&SearchStage> {
+        self.search.as_ref()
+    }
+
+    /// Returns the state of the race, or else of the search.
+    pub fn search_state(&self) -> State {
+        let of_search = || self.search.as_ref().map_or(State::Racing, SearchStage::state);
+        match self.race.as_ref().map_or_else(of_search, Race::state) {
+            State::Racing if matches!(self.phase, Phase::Confirming { .. } | Phase::Over(EndReason::Budget)) => {
+                State::OutOfBudget
+            }
+            state => state,
+        }
+    }
+
+    /// Returns the ranking of the race. Empty without a race.
+    pub fn standings(&self) -> Vec<RankedCandidate> {
+        self.race.as_ref().map(Race::standings).unwrap_or_default()
+    }
+
+    /// Returns the best candidate so far: of the race, or else of the search.
+    pub fn leader(&self) -> Option<usize> {
+        let of_search = || self.search.as_ref().and_then(SearchStage::leader);
+        self.race.as_ref().and_then(Race::leader).or_else(of_search)
+    }
+
+    /// Returns the candidate that fresh pairs compare with the baseline; `None` before.
+    pub fn challenger(&self) -> Option<usize> {
+        self.challenger
+    }
+
+    /// Number of complete blocks of the search and of the race.
+    pub fn blocks(&self) -> u32 {
+        self.search.as_ref().map_or(0, SearchStage::blocks) + self.race.as_ref().map_or(0, Race::blocks)
+    }
+
+    /// Number of candidates of the race that are left; `None` without a race.
+    pub fn candidates_left(&self) -> Option<usize> {
+        self.race.as_ref().map(|race| race.active().len())
+    }
+
+    /// Returns the comparison of the challenger with the baseline by fresh pairs. `None` before all of them have run,
+    /// and without a challenger. `seed` is that of the bootstrap.
     pub fn confirmed(&self, seed: u64) -> Option<Confirmation> {
-        confirm(self.metric.better, &self.pairs, self.confirmed?, seed)
+        // After a race there are enough pairs.
+        let search = self.search.as_ref().filter(|_| self.race.is_none());
+        let deviation = search.and_then(SearchStage::pair_deviation);
+        confirm_moderated(self.metric.better, &self.pairs, self.confirmed?, seed, deviation)
     }
 
-    /// Returns the number of completed pairs and of planned pairs; `None` before the race has ended.
+    /// Returns the number of completed pairs and of planned pairs; `None` unless they are running.
     pub fn confirming(&self) -> Option<(u32, u32)> {
         match self.phase {
             Phase::Confirming { planned, done, .. } => Some((done, planned.pairs)),
@@ -307,7 +456,7 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// Returns why the race has ended; `None` before the end.
+    /// Returns why the search has ended; `None` before the end.
     pub fn end_reason(&self) -> Option<EndReason> {
         match self.phase {
             Phase::Over(ending) => Some(ending),
@@ -315,14 +464,13 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    /// Returns why the baseline failed before the race began; `None` if it did not fail.
+    /// Returns why the baseline failed before the search began; `None` if it did not fail.
     pub fn baseline_failed(&self) -> Option<&str> {
         self.baseline_failed.as_deref()
     }
 
-    /// Returns the number of trials without a result in complete blocks.
-    pub fn failed_trials(&self) -> u32 {
-        self.failed_trials
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     pub fn metric(&self) -> &'a MetricSpec {
@@ -336,38 +484,61 @@ impl<'a> RaceState<'a> {
 
     /// Returns the total time of its trials.
     pub fn spent(&self) -> Nanos {
-        self.spent
+        self.spending.spent
     }
 
     /// Returns the number of trials in complete blocks.
     pub fn trials(&self) -> u32 {
-        self.trials
+        self.spending.trials
+    }
+
+    /// Returns the forecast from the warm-up trial; `None` before it, and if it failed.
+    pub fn forecast(&self) -> Option<BudgetForecast> {
+        let has_begun = self.spending.trials > 0 && self.baseline_failed.is_none();
+        has_begun.then(|| BudgetForecast::new(self.plan, &self.spending, self.spending.price(0)))
     }
 
     /// Estimates the number of remaining trials, limited by the budget.
     pub fn trials_left(&self) -> u32 {
-        let guess = match self.phase {
-            Phase::Confirming { planned, done, .. } => 2 * (planned.pairs - done),
-            Phase::Over(_) => 0,
-            Phase::WarmUp | Phase::Racing => {
-                let whole = Race::estimate(self.race.active().len(), PAIRS_USUAL);
-                whole.saturating_sub(self.race.active().len() * self.race.blocks() as usize) as u32
+        let affordable = self.spending.affordable(self.spending.trial_time);
+        let guess = match (&self.phase, &self.race) {
+            (Phase::Confirming { planned, done, .. }, _) => u64::from(2 * (planned.pairs - done)),
+            (Phase::Over(_), _) => 0,
+            (_, Some(race)) => {
+                let whole = Race::estimate(race.active().len(), PAIRS_USUAL);
+                whole.saturating_sub(race.active().len() * race.blocks() as usize) as u64
             }
+            (_, None) => firm_trials(self.plan.cells.len()) as u64,
         };
-        let budget = self.plan.repeat.budget.0.saturating_sub(self.spent.0) / self.trial_time.0.max(1);
-        guess.min(u32::try_from(budget).unwrap_or(u32::MAX))
+        u32::try_from(guess.min(affordable)).unwrap_or(u32::MAX)
     }
 
     /// Estimates the remaining time.
     pub fn time_left(&self) -> Nanos {
-        Nanos(u64::from(self.trials_left()) * self.trial_time.0)
+        Nanos(u64::from(self.trials_left()) * self.spending.trial_time.0)
     }
 }
 
-/// Whether every cell of a block has its last attempt.
-fn is_whole(block: &NextBlock, records: &[&TrialRecord]) -> bool {
-    block.cells.iter().all(|cell| {
-        let last = records.iter().filter(|record| record.trial.cell == *cell).max_by_key(|record| record.trial.attempt);
-        last.is_some_and(|last| last.trial.attempt + 1 >= block.attempts_max || !last.is_retriable())
-    })
+/// Returns the race of all candidates, in one or two stages.
+fn whole(plan: &RacePlan, better: Better) -> Race {
+    let stages = &plan.stages;
+    Race::new(plan.rules.clone(), better, &stages.first, |guide| stages.second(guide))
+}
+
+/// Returns the candidate to compare with the baseline: the leader or, if the baseline leads, the best other one that
+/// has run.
+fn challenger_of(race: &Race) -> Option<usize> {
+    let leader = race.leader()?;
+    let best_other = || {
+        let standings = race.standings();
+        let ran = standings.into_iter().find(|one| one.candidate != 0 && one.effect.is_some());
+        ran.map(|one| one.candidate)
+    };
+    if leader == 0 { best_other() } else { Some(leader) }
+}
+
+/// Returns the number of trials after which no other candidate is usually likely to be better than the winner.
+pub fn firm_trials(candidates: usize) -> usize {
+    let search = if candidates > RACED_AT_ONCE { RACE_AFTER } else { 0 };
+    search + Race::estimate(candidates.min(SURVIVORS), PAIRS_USUAL)
 }

@@ -15,6 +15,7 @@ mod rows;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::compare::ComparedRun;
+use crate::values::stamp::Stamp;
 use crate::values::workload::Better;
 
 pub use change_points::RUNS_MIN;
@@ -48,8 +49,9 @@ pub struct Survey {
     pub false_alarms_percent: f64,
     /// Facts that define a class; empty for the machine's model and counts.
     pub class_by: Vec<String>,
-    /// Whether the machines are simulated.
-    pub simulated: bool,
+    /// Whether the runs were simulated or smoke tests.
+    #[serde(flatten)]
+    pub stamp: Stamp,
     /// Classes sorted by name.
     pub classes: Vec<MachineClass>,
 }
@@ -203,12 +205,32 @@ pub fn survey(runs: &[ComparedRun<'_>], options: &SurveyOptions) -> Result<Surve
         let changes = changes.remove(0);
         finished(class, tests, changes, runs)
     };
+    let stamp = Stamp::of(runs.iter().map(|run| run.record));
+    let classes = classes.iter().zip(standings).map(class);
     Ok(Survey {
         false_alarms_percent: options.false_alarms_percent,
         class_by: options.class.clone(),
-        simulated: runs.iter().any(|run| run.record.simulated.is_some()),
-        classes: classes.iter().zip(standings).map(class).collect(),
+        stamp,
+        classes: if stamp.smoke { classes.map(without_claims).collect() } else { classes.collect() },
     })
+}
+
+/// Removes what the sizes of smoke tests do not support: outliers, associated facts, changes and intervals.
+fn without_claims(mut class: MachineClass) -> MachineClass {
+    class.machines.iter_mut().for_each(|machine| machine.stands_out = None);
+    for test in &mut class.tests {
+        test.judged = false;
+        for value in &mut test.values {
+            (value.ci_low, value.ci_high, value.p_value, value.stands_out) = (None, None, None, None);
+        }
+    }
+    MachineClass {
+        not_judged: Some("the runs are smoke tests, whose sizes are too small for results".into()),
+        facts_of_worse: Vec::new(),
+        facts_of_better: Vec::new(),
+        changes: Vec::new(),
+        ..class
+    }
 }
 
 fn finished(

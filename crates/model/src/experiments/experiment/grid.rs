@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid};
+use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid, efficiency, read};
 use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
 use crate::values::placement::Placement;
 use crate::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
@@ -40,6 +40,8 @@ struct Combination<'a> {
     given: BTreeMap<String, String>,
     /// All parameters, or the reason why this machine does not support a value.
     parameters: Result<Parameters, String>,
+    /// Requirement of the workload with these parameters that this machine lacks.
+    missing: Option<String>,
 }
 
 /// Inputs of a plan besides the experiment.
@@ -89,10 +91,13 @@ impl Experiment {
             return Err(nothing_to_run(&self.name, &skipped));
         }
         let used = |spec: &&WorkloadSpec| cells.iter().any(|cell| cell.workload == spec.name);
+        let workloads: Vec<WorkloadSpec> = specs.iter().filter(used).cloned().collect();
         Ok(Plan {
             experiment: self.name.clone(),
             question: self.question.clone(),
-            workloads: specs.iter().filter(used).cloned().collect(),
+            efficiency: efficiency::formatted(&self.efficiency, &workloads, topology.last_cache_bytes()),
+            budget_wins: false,
+            workloads,
             repeat: if options.smoke { smoke(&self.repeat) } else { self.repeat.clone() },
             compare_by: self.compare_by.clone(),
             baseline: self.baseline_here(&ctx, &cells, specs),
@@ -122,12 +127,11 @@ impl Experiment {
                 Some(column).filter(|name| cells.iter().any(|cell| cell.placement.threads.to_string() == *name))
             }
             By::Parameter(name) => {
-                let llc = ctx.topology.last_cache_bytes();
                 let used = specs.iter().filter(|spec| cells.iter().any(|cell| cell.workload == spec.name));
-                let mut kinds = used.filter_map(|spec| spec.parameter(&name)).map(|parameter| &parameter.kind);
-                kinds.find_map(|kind| Some(kind.write(&kind.read(&baseline, llc).ok()?)))
+                let used: Vec<WorkloadSpec> = used.cloned().collect();
+                read::formatted(&name, &baseline, &used, ctx.topology.last_cache_bytes())
             }
-            By::Host | By::Boot | By::Run | By::Fact(_) => Some(baseline),
+            By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Some(baseline),
         }
     }
 }
@@ -161,7 +165,8 @@ fn combinations<'a>(
             let given = if ctx.options.smoke { at_smoke_size(spec, given, kept) } else { given };
             let parameters = with_device(&given, ctx.devices)
                 .and_then(|given| spec.resolve(&given, ctx.topology.last_cache_bytes()));
-            all.push(Combination { task, spec, given, parameters });
+            let missing = ctx.options.missing.and_then(|missing| missing(&spec.name, parameters.as_ref().ok()?));
+            all.push(Combination { task, spec, given, parameters, missing });
         }
     }
     Ok(all)
@@ -218,6 +223,12 @@ impl Combination<'_> {
         let order = self.spec.parameters.iter().map(|parameter| &parameter.name).filter(|name| varies(name));
         let words = order.filter_map(|name| Some(format!("{name}={}", shown.get(name)?)));
         std::iter::once(self.task.title().to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Returns the parameters, or the reason why this machine cannot measure them.
+    fn parameters_here(&self) -> Result<Parameters, String> {
+        let parameters = self.parameters.clone()?;
+        self.missing.clone().map_or(Ok(parameters), Err)
     }
 
     /// Returns the values as displayed in tables. Multiples of the cache size are kept, so that a test has the same
@@ -285,6 +296,7 @@ fn resolve(count: ThreadCount, ctx: &PlanContext<'_>) -> Result<usize, String> {
         ThreadCount::Cores => Ok(counts.cores),
         ThreadCount::L3 => counts.l3.ok_or_else(no_l3),
         ThreadCount::L3Cpus => counts.l3_cpus.ok_or_else(no_l3),
+        ThreadCount::NodeCores => Ok(counts.node_cores.unwrap_or(counts.cores)),
     }
 }
 
@@ -305,9 +317,10 @@ fn fill(
     let choices = thread_choices(combination, ctx);
     for threads in &choices {
         for (name, placed) in place_all(combination, threads, first, ctx) {
-            match placed.and_then(|placement| Ok((placement, combination.parameters.clone()?))) {
+            match placed.and_then(|placement| Ok((placement, combination.parameters_here()?))) {
                 Ok((placement, parameters)) => {
-                    cells.push(Cell::new(combination.spec, test.into(), parameters, placement));
+                    let cell = Cell::new(combination.spec, test.into(), parameters, placement);
+                    cells.push(Cell { main: combination.task.main.clone(), ..cell });
                 }
                 Err(why) => match reasons.iter_mut().find(|(other, reason, _)| *other == name && *reason == why) {
                     Some((_, _, counts)) => counts.push(threads.clone()),

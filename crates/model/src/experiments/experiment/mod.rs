@@ -20,13 +20,18 @@
 //! [[workload]]                       # one or more
 //! name = "stream"
 //! label = "stream-triad"             # name in tables; default the workload's name
+//! main = "triad"                     # main metric; default the workload's first
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list defines one cell per value; {device} is the
 //!                                    # first device; text with {devices} is repeated for each, separated by commas
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # default kernel
-//! threads = [1, "all", "cores", "l3", "l3-cpus", "devices"] # default each placement's natural number
+//! threads = [1, "all", "cores", "l3", "l3-cpus", "node-cores", "devices"] # default each placement's natural number
+//! [[efficiency]]                     # optional: cells in percent of a reference cell
+//! cells = { test = "stream-triad", size = "16xllc" }
+//! reference = { test = "stream-triad", size = "next smaller" }
 //! ```
 
 mod boot_parameters;
+mod efficiency;
 mod fio_job;
 mod grid;
 mod overrides;
@@ -45,8 +50,9 @@ use serde::Serialize;
 
 use crate::hint::Hinted;
 use crate::placements::placement::KernelFeatures;
-use crate::values::plan::StoppingRule;
+use crate::values::plan::{EfficiencyRule, StoppingRule};
 use crate::values::units::Nanos;
+use crate::values::workload::Parameters;
 
 /// A parsed experiment, validated against the available workloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -60,6 +66,9 @@ pub struct Experiment {
     pub compare_by: String,
     /// Column that the others are compared with, as written.
     pub baseline: Option<String>,
+    /// Cells to show in percent of reference cells, with values as written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub efficiency: Vec<EfficiencyRule>,
     /// Kernel boot parameters to compare; each needs a reboot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub boots: Vec<String>,
@@ -76,6 +85,9 @@ pub struct WorkloadGrid {
     pub workload: String,
     /// Name in tables; `None` for the workload's name.
     pub label: Option<String>,
+    /// Name of the main metric; `None` for the first of the workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub main: Option<String>,
     /// Parameters in file order, each with its values as written.
     pub set: Vec<(String, Vec<String>)>,
     pub placements: Vec<String>,
@@ -96,12 +108,14 @@ pub enum ThreadCount {
     L3,
     /// `l3-cpus`: one per CPU of the largest L3.
     L3Cpus,
+    /// `node-cores`: one per core of the largest memory node.
+    NodeCores,
     /// `devices`: one per named device.
     Devices,
 }
 
 /// Options of a plan that the experiment does not define.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct PlanOptions<'a> {
     /// Run two blocks at smoke-test sizes, to check that the experiment runs.
     pub smoke: bool,
@@ -109,6 +123,9 @@ pub struct PlanOptions<'a> {
     pub kernel: KernelFeatures,
     /// Replaces the devices of the experiment; empty to keep them.
     pub devices: &'a [String],
+    /// Returns what the machine lacks to run a workload with these parameters. `None` if everything counts as present, as
+    /// on a simulated machine.
+    pub missing: Option<fn(&str, &Parameters) -> Option<String>>,
 }
 
 /// An error in an experiment file, with its location.
@@ -137,11 +154,12 @@ const REPEAT: StoppingRule = StoppingRule {
 };
 
 impl ThreadCount {
-    const WORDS: [(&'static str, Self); 5] = [
+    const WORDS: [(&'static str, Self); 6] = [
         ("all", Self::All),
         ("cores", Self::Cores),
         ("l3", Self::L3),
         ("l3-cpus", Self::L3Cpus),
+        ("node-cores", Self::NodeCores),
         ("devices", Self::Devices),
     ];
 }

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use super::source::{ExperimentText, Located, Scalar, TomlTable};
-use super::{Experiment, ExperimentError, REPEAT, ThreadCount, WorkloadGrid};
+use super::{Experiment, ExperimentError, REPEAT, ThreadCount, WorkloadGrid, efficiency};
 use crate::placements::placement;
 use crate::values::plan::{By, StoppingRule};
 use crate::values::suggest::suggestions;
-use crate::values::units::{Nanos, parse_share};
+use crate::values::units::{Bytes, Nanos, parse_share};
 use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 
 /// Valid top-level keys.
-const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "workload"];
+const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "efficiency", "workload"];
+
+const WORKLOAD_KEYS: [&str; 7] = ["name", "label", "main", "set", "placements", "threads", "copies"];
 
 /// Maximum number of blocks. Far above practical values; catches typos.
 const BLOCKS_MAX: u32 = 100_000;
@@ -27,8 +29,7 @@ pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Expe
     let name = root.required_text("name", "name = \"short-name\"")?;
     let question = root.required_text("question", "question = \"Which placement is faster?\"")?;
     let repeat = repeat(source, &root)?;
-    let sections =
-        root.sections("workload", "[[workload]]", &["name", "label", "set", "placements", "threads", "copies"])?;
+    let sections = root.sections("workload", "[[workload]]", &WORKLOAD_KEYS)?;
     if sections.is_empty() {
         let hint = format!("add [[workload]] with name = one of {}", names(specs).join(", "));
         return Err(root.error("the experiment has no [[workload]]", Some(hint)));
@@ -40,11 +41,13 @@ pub fn parse(text: &str, file_name: &str, specs: &[WorkloadSpec]) -> Result<Expe
         tasks.push(task);
     }
     let (compare_by, baseline) = compare(source, &root, &tasks, specs)?;
+    let efficiency = efficiency::rules(source, &root, &tasks, specs)?;
     let texts = |key| -> Result<Vec<String>, ExperimentError> {
         Ok(root.scalars(key)?.unwrap_or_default().into_iter().map(|text| text.value.text).collect())
     };
     let (boots, devices) = (texts("boots")?, texts("devices")?);
-    Ok(Experiment { name: name.value, question: question.value, repeat, compare_by, baseline, boots, devices, tasks })
+    let (name, question) = (name.value, question.value);
+    Ok(Experiment { name, question, repeat, compare_by, baseline, efficiency, boots, devices, tasks })
 }
 
 fn repeat(source: ExperimentText<'_>, root: &TomlTable<'_>) -> Result<StoppingRule, ExperimentError> {
@@ -103,10 +106,26 @@ fn task(
     Ok(WorkloadGrid {
         workload: name.value,
         label,
+        main: main_metric(section, source, spec)?,
         set: set(source, section, spec)?,
         placements: placements(source, section)?,
         threads: threads(source, section, spec)?,
     })
+}
+
+/// Returns the name of the main metric, which must be one of the workload.
+fn main_metric(
+    section: &TomlTable<'_>,
+    source: ExperimentText<'_>,
+    spec: &WorkloadSpec,
+) -> Result<Option<String>, ExperimentError> {
+    let Some(main) = section.text("main")? else { return Ok(None) };
+    if spec.metrics.iter().any(|metric| metric.name == main.value) {
+        return Ok(Some(main.value));
+    }
+    let known = suggestions(&main.value, spec.metrics.iter().map(|metric| metric.name.as_str())).join(", ");
+    let what = format!("workload {} has no metric '{}'", spec.name, main.value);
+    Err(source.error(&main.at, what, Some(format!("the metrics are {known}"))))
 }
 
 fn names(specs: &[WorkloadSpec]) -> Vec<&str> {
@@ -190,7 +209,7 @@ fn threads(
                 at,
                 what,
                 Some(format!(
-                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\" or \"devices\""
+                    "a number from 1 to {THREADS_MAX}, \"all\", \"cores\", \"l3\", \"l3-cpus\", \"node-cores\" or \"devices\""
                 )),
             )
         })?;
@@ -270,6 +289,7 @@ fn compare(
 /// Accepts any dotted name as a fact: which facts exist depends on the machine.
 fn check_by(by: &str, tasks: &[WorkloadGrid], specs: &[WorkloadSpec]) -> Result<(), String> {
     match By::parse(by) {
+        By::Several(_) => by.split(',').try_for_each(|part| check_by(part.trim(), tasks, specs)),
         By::Fact(_) if by != "kernel" && (!by.contains('.') || by.starts_with('.') || by.ends_with('.')) => {
             Err(format!("cannot compare by '{by}'"))
         }
@@ -286,6 +306,12 @@ fn check_by(by: &str, tasks: &[WorkloadGrid], specs: &[WorkloadSpec]) -> Result<
     }
 }
 
+/// Returns the value of a parameter as results show it; `None` if no workload reads it.
+pub(super) fn formatted(name: &str, text: &str, specs: &[WorkloadSpec], llc: Option<Bytes>) -> Option<String> {
+    let mut kinds = specs.iter().filter_map(|spec| spec.parameter(name)).map(|parameter| &parameter.kind);
+    kinds.find_map(|kind| Some(kind.write(&kind.read(text, llc).ok()?)))
+}
+
 /// Returns the columns that the file defines. Empty if they depend on the machine.
 fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
     let mut columns: Vec<String> = match by {
@@ -296,7 +322,7 @@ fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
                 |task: &WorkloadGrid| task.set.iter().find(|(key, _)| key == name).map(|(_, values)| values.clone());
             tasks.iter().filter_map(values).flatten().collect()
         }
-        By::Host | By::Boot | By::Run | By::Fact(_) => Vec::new(),
+        By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Vec::new(),
     };
     let mut seen = BTreeSet::new();
     columns.retain(|column| seen.insert(column.clone()));

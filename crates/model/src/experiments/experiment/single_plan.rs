@@ -65,12 +65,14 @@ impl SingleWorkload {
         let task = WorkloadGrid {
             workload: self.workload.clone(),
             label: None,
+            main: None,
             set: self.values_by_parameter(spec)?,
             placements: self.placements.clone(),
             threads: threads.into_iter().collect(),
         };
         Ok(Experiment {
             boots: Vec::new(),
+            efficiency: Vec::new(),
             name: format!("measure {}", self.workload),
             question: spec.summary.clone(),
             repeat: self.repeat(1),

@@ -1,4 +1,4 @@
-//! Parses reports of the built-in tests of sysbench 1.0: cpu, threads, mutex, memory, fileio. A report does not name
+//! Parses reports of the built-in tests of sysbench 1.0 and 1.1: cpu, threads, mutex, memory, fileio. A report does not name
 //! its test; it is inferred from the printed lines, and for threads and mutex from the number of events. Reports of
 //! scripts (OLTP) are rejected.
 
@@ -6,7 +6,12 @@ use super::{ImportedReport, ReportError, number_with, numbered, row, single};
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better::{self, Higher, Lower};
 
-const BANNER: &str = "sysbench 1.0.";
+const BANNERS: [&str; 2] = ["sysbench 1.0.", "sysbench 1.1."];
+/// Title of the event rate, which version 1.0 does not print.
+const RATE: &str = "events/s (eps)";
+/// Maximum relative difference between the printed rate and that of the printed events and time, and its last decimal.
+const RATE_ROUNDING: f64 = 1e-3;
+const RATE_DECIMALS: f64 = 1e-4;
 /// Title of the last line of a report.
 const LAST: &str = "execution time (avg/stddev)";
 
@@ -18,9 +23,12 @@ pub fn read(text: &str) -> Result<ImportedReport, ReportError> {
     let lines: Vec<(usize, &str)> = numbered(text).collect();
     let mut banners = lines.iter().filter(|(_, line)| line.starts_with("sysbench 1."));
     let version = banners.next().map_or("", |(_, line)| line);
-    if !version.starts_with(BANNER) {
+    if !BANNERS.iter().any(|banner| version.starts_with(banner)) {
         let at = lines.iter().find(|(_, line)| *line == version).map_or(1, |(at, _)| *at);
-        return Err(ReportError::at(at, format!("unsupported version '{version}'; supported is sysbench 1.0")));
+        return Err(ReportError::at(
+            at,
+            format!("unsupported version '{version}'; supported are sysbench 1.0 and 1.1"),
+        ));
     }
     if let Some((at, _)) = banners.next() {
         return Err(ReportError::at(*at, "a second report begins here").hint("import one report per file"));
@@ -47,20 +55,22 @@ fn report(values: &Values<'_>, version: &str) -> Result<ImportedReport, ReportEr
     let threads = values.count("Number of threads")?;
     let seconds = values.seconds()?;
     let events = values.count("total number of events")?;
+    let rate = values.rate(events as f64 / seconds)?;
     let mut notes = Vec::new();
     let (test, mut rows) = if values.has_any(&["CPU speed:", "Prime numbers limit:"]) {
         ("sysbench cpu".into(), vec![("rate", "events/s", Higher, values.figure("events per second", 2)?)])
     } else if values.has_any(&["File operations:", "Extra file open flags:", "reads/s:"]) {
+        values.check_fileio_version()?;
         fileio(values)?
     } else if values.has_any(&["Running memory speed test", "Total operations:", " MiB transferred ("]) {
         memory(values)?
     } else if events == threads {
-        ("sysbench mutex".into(), vec![("time", "s", Lower, seconds)])
+        ("sysbench mutex".into(), vec![("rate", "events/s", Higher, rate), ("time", "s", Lower, seconds)])
     } else {
         notes.push(
             "the report does not say its test: taken as threads, for it is none of cpu, memory, fileio, mutex".into(),
         );
-        ("sysbench threads".to_string(), vec![("rate", "events/s", Higher, events as f64 / seconds)])
+        ("sysbench threads".to_string(), vec![("rate", "events/s", Higher, rate)])
     };
     for (metric, title) in [("latency-min", "min"), ("latency-avg", "avg"), ("latency-max", "max")] {
         rows.push((metric, "ms", Lower, values.figure(title, 2)?));
@@ -147,10 +157,38 @@ impl<'a> Values<'a> {
         text.parse().map_err(|_| broken(at, &format!("{title}: {text}")))
     }
 
+    /// Version 1.1 calls the total time `time elapsed`.
     fn seconds(&self) -> Result<f64, ReportError> {
-        let (at, text) = self.text("total time")?;
+        let title = if self.is_new() { "time elapsed" } else { "total time" };
+        let (at, text) = self.text(title)?;
         let seconds = text.strip_suffix('s').and_then(|seconds| number_with(seconds, 4));
-        seconds.filter(|seconds| *seconds > 0.0).ok_or_else(|| broken(at, &format!("total time: {text}")))
+        seconds.filter(|seconds| *seconds > 0.0).ok_or_else(|| broken(at, &format!("{title}: {text}")))
+    }
+
+    /// Returns the printed event rate of version 1.1, which must agree with the computed one; otherwise the computed one.
+    fn rate(&self, computed: f64) -> Result<f64, ReportError> {
+        if !self.is_new() {
+            return Ok(computed);
+        }
+        let (at, _) = self.text(RATE)?;
+        let printed = self.figure(RATE, 4)?;
+        if (printed - computed).abs() > (RATE_ROUNDING * computed).max(RATE_DECIMALS) {
+            return Err(ReportError::at(at, format!("the rate is {printed}, but events and time give {computed:.4}")));
+        }
+        Ok(printed)
+    }
+
+    fn check_fileio_version(&self) -> Result<(), ReportError> {
+        match self.lines.first().filter(|_| self.is_new()) {
+            Some((at, _)) => {
+                Err(ReportError::at(*at, "fileio of sysbench 1.1 is not supported; use fio or sysbench 1.0"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn is_new(&self) -> bool {
+        self.has_any(&["sysbench 1.1."])
     }
 
     /// Parses `95th percentile: 0.21`; its metric is `latency-p95`.

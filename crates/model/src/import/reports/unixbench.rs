@@ -2,7 +2,7 @@
 //! versions are rejected, because they may measure something else under the same names.
 
 use super::ReportError;
-use crate::import::unixbench::TESTS;
+use crate::import::unixbench::{OTHERS, TESTS};
 use crate::values::record::ImportedRow;
 use crate::values::workload::Better;
 
@@ -10,8 +10,6 @@ const VERSION: &str = "5.1.3";
 const BANNER: &str = "BYTE UNIX Benchmarks (Version ";
 const COPIES: &str = "in system; running ";
 const INDEX: &str = "System Benchmarks Index Score";
-/// Tests outside the index: title in reports, and name.
-const OTHERS: [(&str, &str); 1] = [("Shell Scripts (16 concurrent)", "shell-16")];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnixBenchReport {

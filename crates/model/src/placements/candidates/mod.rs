@@ -8,6 +8,7 @@ mod count;
 mod distances;
 mod explain;
 mod family;
+mod features;
 mod interner;
 mod interrupts;
 mod memory;
@@ -23,6 +24,7 @@ mod tree;
 mod tree_build;
 
 pub use count::Count;
+pub use features::{features, machine_features};
 pub use neighbours::neighbours;
 pub use pairs::{CpuPair, all_pairs, pairs, pairs_keep};
 
@@ -127,7 +129,9 @@ pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates
     let mut tree = Tree::new(&core_index, &distinct).ok_or_else(no_cpus)?;
     let baseline_threads = match space.threads {
         Threads::Fixed(threads) => threads,
-        Threads::Searched | Threads::Unspecified => full_index.cores.len(),
+        // The usual default of programs: a thread on every CPU that they may use.
+        Threads::Searched => topology.allowed_cpus.len(),
+        Threads::Unspecified => full_index.cores.len(),
     };
     let counted = explain::count(&tree, space.threads);
     let notes = explain::notes(&core_index, &tree, space);

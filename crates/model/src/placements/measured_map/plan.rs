@@ -233,6 +233,8 @@ impl PlanBuilder<'_> {
             repeat,
             compare_by: "placement".into(),
             baseline: None,
+            efficiency: Vec::new(),
+            budget_wins: false,
             race: None,
             size: None,
             command: Vec::new(),
@@ -251,7 +253,7 @@ impl PlanBuilder<'_> {
         let time_limit = Nanos(300_000_000_000);
         match self.options {
             MapOptions { smoke: true, .. } => {
-                StoppingRule { warmup: 0, min: 2, max: 2, precision: 0.0, budget: afforded.max(BUDGET), time_limit }
+                StoppingRule { warmup: 0, min: 3, max: 3, precision: 0.0, budget: afforded.max(BUDGET), time_limit }
             }
             MapOptions { thorough: true, .. } => StoppingRule {
                 warmup: 1,

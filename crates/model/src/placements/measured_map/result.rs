@@ -12,7 +12,7 @@ use super::{
 use super::{nodes, sizes};
 use crate::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::placements::candidates::pairs;
-use crate::stats::statistics::{Pairing, RESAMPLES, ratio_of_medians};
+use crate::stats::statistics::{Pairing, RESAMPLES, TRIALS_MIN, ratio_of_medians};
 use crate::values::id_set::{CpuId, NodeId};
 use crate::values::plan::{Cell, Plan};
 use crate::values::topology::Topology;
@@ -179,12 +179,14 @@ fn smt_pair(cpus: [CpuId; 2], what: &str, alone: MeasuredValue, both: MeasuredVa
     // Blocks that both have are compared in pairs; if a trial is missing, they are independent samples.
     let pairing = if alone.samples.len() == both.samples.len() { Pairing::Paired } else { Pairing::Independent };
     let estimate = ratio_of_medians(&alone.samples, &both.samples, pairing, RATIO_SEED, RESAMPLES)?;
+    let is_replicated = alone.samples.len().min(both.samples.len()) >= TRIALS_MIN;
+    let interval = estimate.interval.filter(|_| is_replicated);
     Some(SmtPair {
         cpus,
         what: what.into(),
         ratio: estimate.ratio,
-        ratio_ci_low: estimate.interval.map(|interval| interval.low),
-        ratio_ci_high: estimate.interval.map(|interval| interval.high),
+        ratio_ci_low: interval.map(|interval| interval.low),
+        ratio_ci_high: interval.map(|interval| interval.high),
         alone,
         both,
     })

@@ -41,6 +41,7 @@ pub struct CommandLines {
 pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> CommandLines {
     let input = LineInput {
         bindings: &placement.bindings,
+        loose: placement.loose,
         cpus: placement.cpus(),
         threads: placement.threads,
         memory: &placement.memory,
@@ -88,6 +89,7 @@ fn interrupts(placement: &Placement) -> Option<String> {
 
 struct LineInput<'a> {
     bindings: &'a [CpuId],
+    loose: bool,
     cpus: CpuSet,
     threads: usize,
     memory: &'a MemoryPolicy,
@@ -177,7 +179,9 @@ fn systemd_properties(input: &LineInput) -> Option<Vec<String>> {
 
 fn systemd_run(input: &LineInput) -> Option<String> {
     let properties: Vec<String> = systemd_properties(input)?.iter().map(|property| format!("-p {property}")).collect();
-    Some(format!("systemd-run --pipe --wait --same-dir {} {}", properties.join(" "), input.command))
+    // The service manager replaces variables in the arguments, and `$$` by `$`.
+    let command = input.command.replace('$', "$$");
+    Some(format!("systemd-run --pipe --wait --same-dir {} {command}", properties.join(" ")))
 }
 
 /// A cpuset can bind memory to nodes; it supports no other policy.
@@ -217,24 +221,32 @@ fn plain_mask<T: Id>(ids: &IdSet<T>) -> String {
     ids.to_mask().replace(',', "")
 }
 
-/// One place per CPU in the order of threads. With `close`, thread i is bound to place i.
+/// One place per CPU in the order of threads. With `close`, thread i is bound to place i. A loose placement is one place
+/// of all CPUs.
 fn openmp(input: &LineInput) -> Option<String> {
     if input.bindings.is_empty() || input.memory_matters {
         return None;
     }
+    let places =
+        if input.loose { format!("{{{}}}", one_place(&input.cpus)) } else { places_of_threads(input.bindings) };
+    Some(format!("OMP_NUM_THREADS={} OMP_PLACES='{places}' OMP_PROC_BIND=close {}", input.threads, input.command))
+}
+
+/// `0:3,6:3`: the CPUs of one place in OpenMP's notation, as first CPU and length of each run.
+fn one_place(cpus: &CpuSet) -> String {
+    let cpus: Vec<CpuId> = cpus.iter().collect();
+    runs(&cpus).iter().map(|(first, length)| format!("{first}:{length}")).collect::<Vec<_>>().join(",")
+}
+
+fn places_of_threads(bindings: &[CpuId]) -> String {
     let mut places: Vec<CpuId> = Vec::new();
     // Threads that share a CPU share its place: `close` then distributes them evenly over the places.
-    input.bindings.iter().for_each(|cpu| {
+    bindings.iter().for_each(|cpu| {
         if !places.contains(cpu) {
             places.push(*cpu);
         }
     });
-    Some(format!(
-        "OMP_NUM_THREADS={} OMP_PLACES='{}' OMP_PROC_BIND=close {}",
-        input.threads,
-        place_list(&places),
-        input.command
-    ))
+    place_list(&places)
 }
 
 /// The static policies of kubelet's CPU, memory and topology managers. A container gets exclusive CPUs if its requests
@@ -277,8 +289,10 @@ fn libvirt(input: &LineInput) -> Option<String> {
         MemoryPolicy::Preferred(node) => Some(("preferred", node.to_string())),
         MemoryPolicy::WeightedInterleave(_) | MemoryPolicy::Far => return None,
     };
+    let set = |cpu: CpuId| if input.loose { input.cpus.to_string() } else { cpu.to_string() };
     let pins = input.cpus.iter().enumerate();
-    let pins: Vec<String> = pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>")).collect();
+    let pins: Vec<String> =
+        pins.map(|(vcpu, cpu)| format!("  <vcpupin vcpu='{vcpu}' cpuset='{}'/>", set(cpu))).collect();
     let tune = memory.map_or(String::new(), |(mode, nodes)| {
         format!("\n<numatune><memory mode='{mode}' nodeset='{nodes}'/></numatune>")
     });
@@ -288,16 +302,21 @@ fn libvirt(input: &LineInput) -> Option<String> {
 
 /// `{0}:4,{8}`: OpenMP's notation for places of one CPU each, with runs of adjacent CPUs joined.
 fn place_list(places: &[CpuId]) -> String {
+    let words: Vec<String> = runs(places)
+        .iter()
+        .map(|(first, length)| if *length == 1 { format!("{{{first}}}") } else { format!("{{{first}}}:{length}") })
+        .collect();
+    words.join(",")
+}
+
+/// Joins adjacent CPUs to runs of a first CPU and a length.
+fn runs(cpus: &[CpuId]) -> Vec<(u32, u32)> {
     let mut runs: Vec<(u32, u32)> = Vec::new();
-    for cpu in places.iter().map(|cpu| cpu.0) {
+    for cpu in cpus.iter().map(|cpu| cpu.0) {
         match runs.last_mut() {
             Some((first, length)) if *first + *length == cpu => *length += 1,
             _ => runs.push((cpu, 1)),
         }
     }
-    let words: Vec<String> = runs
-        .iter()
-        .map(|(first, length)| if *length == 1 { format!("{{{first}}}") } else { format!("{{{first}}}:{length}") })
-        .collect();
-    words.join(",")
+    runs
 }

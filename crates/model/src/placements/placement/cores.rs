@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
-use crate::values::topology::{CpuKind, MemoryNode, ObjectKind, Topology};
+use crate::values::topology::{CpuKind, Device, MemoryNode, ObjectKind, Topology};
 
 /// The cores of a machine that policies choose from.
 pub(crate) struct CoreIndex<'a> {
@@ -16,6 +16,8 @@ pub(crate) struct CoreIndex<'a> {
     pub cluster_noun: ClusterNoun,
     /// Kinds of cores, fastest first. Uniform machines have at most one; kinds that are not ranked are left out.
     pub kinds: Vec<CoreKind>,
+    /// The devices that placements refer to, as named by the user.
+    pub devices: Vec<&'a Device>,
     /// Position of each usable CPU in logical order.
     rank: BTreeMap<CpuId, usize>,
     /// Index in `cores` by CPU.
@@ -84,9 +86,15 @@ impl<'a> CoreIndex<'a> {
         let core_of =
             (0..cores.len()).flat_map(|index| cores[index].cpus.iter().map(move |cpu| (*cpu, index))).collect();
         let cluster_noun = ClusterNoun::Nothing;
-        let mut index = Self { topology, cores, clusters: Vec::new(), cluster_noun, kinds, rank, core_of };
+        let (clusters, devices) = (Vec::new(), Vec::new());
+        let mut index = Self { topology, cores, clusters, cluster_noun, kinds, devices, rank, core_of };
         index.find_clusters();
         index
+    }
+
+    /// Returns the index with the devices that placements refer to.
+    pub fn with_devices(self, devices: Vec<&'a Device>) -> Self {
+        Self { devices, ..self }
     }
 
     /// Finds clusters: L3s if the machine has any, else the last shared cache, else groups marked as clusters.

@@ -2,7 +2,8 @@
 //!
 //! Must not depend on `policy`.
 
-use super::cores::{ClusterNoun, CoreIndex};
+use super::cores::{ClusterNoun, Core, CoreIndex};
+use super::loose;
 use super::reason::{self, count};
 use super::region::{SpreadRule, choose, choose_cores, choose_over_clusters, slowness};
 use crate::values::id_set::{CpuId, NodeId};
@@ -22,6 +23,10 @@ pub(crate) enum CpuRule {
     Little,
     /// CPUs of this memory node.
     Node(NodeId),
+    /// CPUs of the memory node of the devices.
+    NearDevice,
+    /// CPUs of the farthest other memory node from the devices.
+    FarFromDevice,
     /// CPUs of one memory node with enough cores; shared by the policies that only choose memory.
     OneNode,
 }
@@ -56,8 +61,29 @@ pub(super) fn choose_cpus(index: &CoreIndex, rule: CpuRule, threads: Option<usiz
         CpuRule::Big => one_kind(index, threads, "big"),
         CpuRule::Little => one_kind(index, threads, "little"),
         CpuRule::Node(node) => on_node(index, node, threads),
+        CpuRule::NearDevice => on_node(index, device_node(index)?, threads),
+        CpuRule::FarFromDevice => on_node(index, node_far_from_device(index)?, threads),
         CpuRule::OneNode => one_node(index, threads),
     }
+}
+
+/// Returns the CPUs that the threads of a loose placement share: all CPUs of the core, kind of cores or memory node that
+/// a rule names; of other rules, the chosen CPUs.
+pub(super) fn loosened(index: &CoreIndex, rule: CpuRule, chosen: &CpuList) -> Result<CpuList, String> {
+    let core_of_first = chosen.cpus.first().and_then(|cpu| index.core_of(*cpu)).ok_or_else(loose::no_cpus)?;
+    let all_of = |matches: &dyn Fn(&Core) -> bool| -> Vec<CpuId> {
+        index.cores.iter().filter(|core| matches(core)).flat_map(|core| core.cpus.iter().copied()).collect()
+    };
+    let mut cpus = match rule {
+        CpuRule::OneCore => core_of_first.cpus.clone(),
+        CpuRule::Big | CpuRule::Little => all_of(&|core| core.kind == core_of_first.kind),
+        CpuRule::Node(_) | CpuRule::OneNode => all_of(&|core| core.home == core_of_first.home),
+        _ => chosen.cpus.clone(),
+    };
+    index.sort(&mut cpus);
+    let reason = format!("{} may use all of {}", count(chosen.threads, "thread"), reason::shared_cpus(index, &cpus));
+    let length = cpus.len().max(chosen.threads);
+    Ok(CpuList { cpus: cpus.into_iter().cycle().take(length).collect(), threads: chosen.threads, reason })
 }
 
 fn one_thread_each(index: &CoreIndex, cpus: Vec<CpuId>) -> CpuList {
@@ -251,6 +277,33 @@ fn on_node(index: &CoreIndex, node: NodeId, threads: Option<usize>) -> Result<Cp
         ));
     }
     choose_from(index, &cores, threads, SpreadRule::Near, &format!("memory node {node} has"))
+}
+
+/// Returns the memory node with CPUs that the devices are attached to.
+fn device_node(index: &CoreIndex) -> Result<NodeId, String> {
+    let homes = index.homes();
+    let Some(first) = index.devices.first() else {
+        return Err("no device is named: use --device NAME, or devices = [\"NAME\"] in an experiment".into());
+    };
+    if let [only] = homes[..] {
+        return Ok(only);
+    }
+    if let Some(unknown) = index.devices.iter().find(|device| device.node.is_none()) {
+        return Err(format!("the system does not report the memory node of {}", unknown.name));
+    }
+    if let Some(other) = index.devices.iter().find(|device| device.node != first.node) {
+        return Err(format!("{} and {} are attached to different memory nodes", first.name, other.name));
+    }
+    let node = first.node.filter(|node| homes.contains(node));
+    node.ok_or_else(|| format!("the memory node of {} has no CPUs that this process may use", first.name))
+}
+
+fn node_far_from_device(index: &CoreIndex) -> Result<NodeId, String> {
+    let near = device_node(index)?;
+    let others = index.homes().into_iter().filter(|node| *node != near);
+    // `max_by_key` returns the last maximum, so reversing selects the first of equally far nodes.
+    let farthest = others.rev().max_by_key(|node| index.distance(near, *node));
+    farthest.ok_or_else(|| "this machine has one memory node with CPUs, so none is far from the device".into())
 }
 
 /// The lowest node with one core per thread, else with one CPU per thread. Without a number, the node with most cores.

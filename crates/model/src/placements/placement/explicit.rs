@@ -1,6 +1,7 @@
 //! Reads placements in numactl's notation: `-C 0-3 -m 0`.
 
 use super::cores::{CoreIndex, usable};
+use super::loose::no_cpus;
 use super::memory::{KernelFeatures, NO_WEIGHTS};
 use super::{PlacementError, reason};
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
@@ -58,6 +59,17 @@ pub fn parse_explicit(
     threads: Option<usize>,
     kernel: KernelFeatures,
 ) -> Result<Placement, PlacementError> {
+    parse(topology, words, threads, kernel, false)
+}
+
+/// Like [`parse_explicit`]; with `loose`, every thread may use all of the CPUs.
+pub(super) fn parse(
+    topology: &Topology,
+    words: &str,
+    threads: Option<usize>,
+    kernel: KernelFeatures,
+    loose: bool,
+) -> Result<Placement, PlacementError> {
     let clauses = clauses(words).map_err(PlacementError::Invalid)?;
     if threads == Some(0) {
         return Err(PlacementError::Invalid("the number of threads must be at least 1".into()));
@@ -74,8 +86,20 @@ pub fn parse_explicit(
     if matches!(memory, MemoryPolicy::WeightedInterleave(_)) && !kernel.weighted_interleave {
         return Err(PlacementError::Unavailable(NO_WEIGHTS.into()));
     }
+    if loose && cpus.is_empty() {
+        return Err(PlacementError::Invalid(no_cpus()));
+    }
     let name = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    Ok(bind(&index, name, cpus, memory, threads))
+    let shared = loose.then(|| reason::shared_cpus(&index, &cpus));
+    let mut placement = bind(&index, name, cpus, memory, threads);
+    if let Some(shared) = shared {
+        placement.loose = true;
+        placement.reason = format!("every thread may use all of {shared}");
+        if placement.memory != MemoryPolicy::Kernel {
+            placement.reason = format!("{}; memory: {}", placement.reason, placement.memory);
+        }
+    }
+    Ok(placement)
 }
 
 /// Checks the notation. Whether the CPUs and nodes exist depends on the machine and is not checked.
@@ -110,6 +134,7 @@ fn bind(
         reason,
         threads,
         bindings: cpus,
+        loose: false,
         memory,
         server_cpus: CpuSet::default(),
         interrupts: Vec::new(),

@@ -6,6 +6,7 @@ pub(crate) mod command_lines;
 pub(crate) mod cores;
 mod cpu_rule;
 mod explicit;
+mod loose;
 pub(crate) mod memory;
 pub(crate) mod policy;
 pub(crate) mod reason;
@@ -20,6 +21,7 @@ pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, p
 pub use route::{check_movable, devices};
 pub use template::PlacementVars;
 
+use crate::values::id_set::CpuSet;
 use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;
@@ -56,17 +58,19 @@ pub fn parse_for(
 ) -> Result<Placement, PlacementError> {
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
-    let index = cores::CoreIndex::new(topology);
-    let mut placement = if is_explicit(&rest) {
-        parse_explicit(topology, &rest, threads, kernel)?
-    } else {
-        policy::named(&index, &rest, threads, kernel)?
+    let (rest, is_loose) = loose::split(&rest).map_err(PlacementError::Invalid)?;
+    let named = route::devices(topology, devices).map_err(PlacementError::Invalid)?;
+    let index = cores::CoreIndex::new(topology).with_devices(named);
+    let mut placement = match (is_explicit(&rest), is_loose) {
+        (true, _) => explicit::parse(topology, &rest, threads, kernel, is_loose)?,
+        (false, true) => policy::named_loose(&index, &rest, threads, kernel)?,
+        (false, false) => policy::named(&index, &rest, threads, kernel)?,
     };
     if let Some(budget) = budget {
         placement.budget = Some(budget);
         placement.reason = format!("{}; {}", placement.reason, budget.reason());
     }
-    if rule.is_some() || budget.is_some() {
+    if rule.is_some() || budget.is_some() || is_loose {
         placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     route::route(&index, &mut placement, rule.as_ref(), devices)?;
@@ -77,6 +81,7 @@ pub fn parse_for(
 pub fn check(text: &str) -> Result<(), String> {
     let (rest, _) = route::split(text)?;
     let (rest, _) = budget::split(&rest)?;
+    let (rest, _) = loose::split(&rest)?;
     if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
 }
 
@@ -95,12 +100,16 @@ pub struct ThreadCounts {
     pub l3: Option<usize>,
     /// CPUs of the largest L3, like `l3`.
     pub l3_cpus: Option<usize>,
+    /// Cores of the largest memory node. `None` if no core has a node.
+    pub node_cores: Option<usize>,
 }
 
 /// Returns the numbers of threads that the words stand for on this machine.
 pub fn thread_counts(topology: &Topology) -> ThreadCounts {
     let index = cores::CoreIndex::new(topology);
+    let on_node = |node| index.cores_where(|core| core.home == Some(node)).len();
     ThreadCounts {
+        node_cores: index.homes().into_iter().map(on_node).max(),
         all: index.cpu_count(&index.all_cores()),
         cores: index.cores.len(),
         l3: index.clusters.iter().map(|cluster| cluster.cores.len()).max(),
@@ -113,9 +122,22 @@ pub fn thread_counts(topology: &Topology) -> ThreadCounts {
 pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bool {
     let beyond = one.memory.is_beyond_dram() || other.memory.is_beyond_dram();
     let same_memory = one.memory == other.memory || (topology.allowed_nodes.len() < 2 && !beyond);
-    let same_bindings =
-        one.threads == other.threads && one.bindings == other.bindings && one.server_cpus == other.server_cpus;
+    let same_bindings = match (range(topology, one), range(topology, other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => one.bindings == other.bindings,
+        (Some(cpus), None) | (None, Some(cpus)) => cpus.len() == 1 && one.bindings == other.bindings,
+    };
+    let same_bindings = same_bindings && one.threads == other.threads && one.server_cpus == other.server_cpus;
     same_bindings && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
+}
+
+/// Returns the CPUs between which the threads may move; `None` if each thread is pinned.
+fn range(topology: &Topology, placement: &Placement) -> Option<CpuSet> {
+    match (placement.is_pinned(), placement.loose) {
+        (false, _) => Some(topology.allowed_cpus.clone()),
+        (true, true) => Some(placement.cpus()),
+        (true, false) => None,
+    }
 }
 
 /// Returns why a workload does not support a memory policy; `None` if it does.

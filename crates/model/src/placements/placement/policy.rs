@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::cores::CoreIndex;
-use super::cpu_rule::{CpuRule, choose_cpus};
+use super::cpu_rule::{CpuRule, choose_cpus, loosened};
 use super::memory::{KernelFeatures, MemoryRule, choose_memory};
 use super::{PlacementError, parse_for, route, same_place};
 use crate::values::id_set::NodeId;
@@ -105,6 +105,20 @@ pub static POLICIES: &[Policy] = &[
         raced: true,
     },
     Policy {
+        name: "near-device",
+        about: "the memory node of the named device, one thread per core",
+        cpus: CpuRule::NearDevice,
+        memory: MemoryRule::Kernel,
+        raced: false,
+    },
+    Policy {
+        name: "far-from-device",
+        about: "the farthest other memory node from the named device, one thread per core",
+        cpus: CpuRule::FarFromDevice,
+        memory: MemoryRule::Kernel,
+        raced: false,
+    },
+    Policy {
         name: "node:N",
         about: "the CPUs and the memory of memory node N",
         cpus: CpuRule::Node(N),
@@ -157,6 +171,10 @@ const MODIFIERS: &[PolicyInfo] = &[
     PolicyInfo { name: "irq:same-node", about: "the device's interrupts on other cores of the same node" },
     PolicyInfo { name: "irq:other-node", about: "the device's interrupts on the cores of the farthest other node" },
     PolicyInfo { name: "irq:spread", about: "the device's interrupts round-robin over all cores" },
+    PolicyInfo {
+        name: "loose",
+        about: "every thread may use all CPUs of the placement, as under taskset: smt-one-l3+loose",
+    },
     PolicyInfo {
         name: "expand:SIZE",
         about: "at most SIZE of DRAM, the rest far, as with nearfar expand: one-core+expand:2GiB",
@@ -272,7 +290,7 @@ pub fn offer_all(
             vec![policy.name.to_string()]
         }
     });
-    let index = CoreIndex::new(topology);
+    let index = CoreIndex::new(topology).with_devices(route::known_devices(topology, devices));
     let placements = policies.map(|policy| {
         let placement = named(&index, &policy, threads, kernel).map_err(|error| error.to_string());
         (policy, placement)
@@ -312,12 +330,32 @@ pub(crate) fn named(
     threads: Option<usize>,
     kernel: KernelFeatures,
 ) -> Result<Placement, PlacementError> {
+    resolve(index, name, threads, kernel, false)
+}
+
+/// Like [`named`], with all CPUs for every thread.
+pub(super) fn named_loose(
+    index: &CoreIndex,
+    name: &str,
+    threads: Option<usize>,
+    kernel: KernelFeatures,
+) -> Result<Placement, PlacementError> {
+    resolve(index, name, threads, kernel, true)
+}
+
+fn resolve(
+    index: &CoreIndex,
+    name: &str,
+    threads: Option<usize>,
+    kernel: KernelFeatures,
+    loose: bool,
+) -> Result<Placement, PlacementError> {
     let name = name.trim();
     let rules = rules(name).map_err(PlacementError::Invalid)?;
     if threads == Some(0) {
         return Err(PlacementError::Invalid("the number of threads must be at least 1".into()));
     }
-    place(index, name, rules, threads, kernel).map_err(PlacementError::Unavailable)
+    place(index, name, rules, threads, kernel, loose).map_err(PlacementError::Unavailable)
 }
 
 /// Checks that a name is valid on some machine.
@@ -331,11 +369,13 @@ fn place(
     (cpu_rule, memory_rule): (CpuRule, MemoryRule),
     threads: Option<usize>,
     kernel: KernelFeatures,
+    loose: bool,
 ) -> Result<Placement, String> {
-    let list = choose_cpus(index, cpu_rule, threads)?;
+    let chosen = choose_cpus(index, cpu_rule, threads)?;
+    let list = if loose { loosened(index, cpu_rule, &chosen)? } else { chosen };
     let (memory, memory_reason) = choose_memory(index, memory_rule, &list.cpus, kernel)?;
     let reason = if memory_reason.is_empty() { list.reason } else { format!("{}; {memory_reason}", list.reason) };
-    Ok(Placement { name: name.into(), reason, bindings: list.cpus, memory, ..Placement::kernel(list.threads) })
+    Ok(Placement { name: name.into(), reason, bindings: list.cpus, loose, memory, ..Placement::kernel(list.threads) })
 }
 
 /// Returns the rules for CPUs and memory that a name stands for.

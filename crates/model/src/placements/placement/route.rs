@@ -78,6 +78,17 @@ pub fn devices<'a>(topology: &'a Topology, names: &[String]) -> Result<Vec<&'a D
     names.iter().map(find).collect()
 }
 
+/// Returns the named devices that the machine has; if none is named, its only device with movable interrupts, if there is
+/// exactly one.
+pub(super) fn known_devices<'a>(topology: &'a Topology, names: &[String]) -> Vec<&'a Device> {
+    if names.is_empty() {
+        let movable = movable_devices(topology).unwrap_or_default();
+        let one = <[String; 1]>::try_from(movable);
+        return one.map_or_else(|_| Vec::new(), |one| devices(topology, &one).unwrap_or_default());
+    }
+    devices(topology, names).unwrap_or_default()
+}
+
 /// Returns the devices with interrupts that are not known to be immovable. Fails if there are none.
 pub(super) fn movable_devices(topology: &Topology) -> Result<Vec<String>, String> {
     let mut reason = "this machine has no known devices".to_string();

@@ -5,7 +5,7 @@ use super::texts::{TextScrubber, is_plain_device, learn_devices};
 use super::{ShareOptions, SharedRun, facts};
 use crate::values::capture::Capture;
 use crate::values::placement::{Placement, Route};
-use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SkippedCell, stream};
+use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SearchPlan, SkippedCell, stream};
 use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
@@ -82,6 +82,9 @@ impl Redaction {
             repeat: plan.repeat.clone(),
             compare_by: self.words.sentence(&plan.compare_by),
             baseline: plan.baseline.as_ref().map(|baseline| self.words.sentence(baseline)),
+            // Its titles and values may be private.
+            efficiency: Vec::new(),
+            budget_wins: plan.budget_wins,
             race: plan.race.as_ref().map(|race| self.race(race)),
             // Contains only numbers, which do not identify the command.
             size: plan.size,
@@ -108,9 +111,10 @@ impl Redaction {
         let test = self.texts.test(&cell.test).unwrap_or_else(|| self.words.sentence(&cell.test));
         let parameters = self.texts.parameters(&cell.workload, &cell.parameters, &mut self.words);
         let placement = self.placement(&cell.placement);
+        let main = cell.main.clone();
         match workloads.iter().find(|spec| spec.name == workload) {
-            Some(spec) => Cell::new(spec, test, parameters, placement),
-            None => Cell { key: self.words.sentence(&cell.key), workload, test, parameters, placement },
+            Some(spec) => Cell { main, ..Cell::new(spec, test, parameters, placement) },
+            None => Cell { key: self.words.sentence(&cell.key), workload, test, parameters, placement, main },
         }
     }
 
@@ -130,6 +134,7 @@ impl Redaction {
         RacePlan {
             raw_placements: self.words.sentence(&race.raw_placements),
             steps: race.steps.iter().map(|old| step(old, &mut self.words)).collect(),
+            search: race.search.as_ref().map(SearchPlan::without_names),
             ..race.clone()
         }
     }

@@ -21,6 +21,11 @@ impl Race {
         candidates * BLOCKS_OF_ALL + FINALISTS.min(candidates) * BLOCKS_OF_FINALISTS + 2 * pairs as usize
     }
 
+    /// Returns the number of candidates for which this number of trials usually suffices.
+    pub fn candidates_for(trials: usize) -> usize {
+        trials.saturating_sub(FINALISTS * BLOCKS_OF_FINALISTS) / BLOCKS_OF_ALL
+    }
+
     /// Returns the part of a budget to reserve for confirmation, in the budget's unit (trials, seconds), if a trial
     /// costs `per_trial`: 15 %, at least 20 pairs, but at most half.
     pub fn reserve(&self, budget: f64, per_trial: f64) -> f64 {

@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::interim::{deviation, mean, middle, variance};
 use super::{Race, signed_log};
-use crate::stats::statistics::{CONFIDENCE, Interval, RESAMPLES, Resampling, bca_interval, student_interval};
+use crate::stats::statistics::{
+    CONFIDENCE, Interval, Mean, RESAMPLES, Resampling, bca_interval, mean_interval, student_interval,
+};
 use crate::values::workload::Better;
 
 /// Minimum and maximum number of pairs: fewer give too wide an interval, more are not worth their time.
@@ -19,6 +21,8 @@ const DEVIATION_GUESS: f64 = 0.05;
 const DEVIATION_MIN: f64 = 0.005;
 /// Weight of the robust deviation of the race against the plain one, in degrees of freedom.
 const ROBUST_FREEDOM: f64 = 4.0;
+/// Weight of the deviation that a search estimates, in degrees of freedom.
+const SEARCH_FREEDOM: f64 = 4.0;
 /// An interval is wide if it exceeds the planned width by this factor. The number of pairs is estimated from few blocks
 /// of the race, so smaller excesses are chance.
 const WIDE: f64 = 1.5;
@@ -49,9 +53,19 @@ pub struct Confirmation {
     pub median_ratio: f64,
     /// 95 % interval of the ratio (`BCa` bootstrap of pairs).
     pub median_interval: Option<Interval>,
+    /// Geometric means of the metric in these pairs. Their ratio is the reported change.
+    #[serde(default)]
+    pub values: Option<PairValues>,
     /// Whether mean and median disagree: one of the placements has two modes, so check the single values.
     pub two_modes: bool,
     pub verdict: ConfirmResult,
+}
+
+/// Geometric means of the fresh pairs, in the unit of the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PairValues {
+    pub leader: f64,
+    pub baseline: f64,
 }
 
 /// Conclusion from the comparison of the leader with the baseline.
@@ -68,6 +82,13 @@ pub enum ConfirmResult {
     },
 }
 
+impl Confirmation {
+    /// Returns the gain, in percent of the baseline, that the 95 % interval excludes: larger ones are not in it.
+    pub fn excluded_gain_percent(&self, better: Better) -> f64 {
+        if better == Better::Lower { (-self.ci_low).max(0.0) } else { self.ci_high.max(0.0) }
+    }
+}
+
 impl Race {
     /// Returns the number of pairs for the confirmation: enough for a half-width of the indifference, or of a tenth of
     /// the effect, within the rest of the budget. Fixed before the first pair. 0 if the baseline leads.
@@ -77,11 +98,16 @@ impl Race {
 
     /// Returns [`Self::pairs`] with the planned half-width.
     pub fn planned(&self) -> ConfirmPlan {
+        self.planned_for(self.leader().unwrap_or(0))
+    }
+
+    /// As [`Self::planned`], for this candidate instead of the leader.
+    pub fn planned_for(&self, challenger: usize) -> ConfirmPlan {
         let half_width = self.rules.indifference;
-        let Some(leader) = self.leader().filter(|leader| *leader != 0) else {
+        if challenger == 0 {
             return ConfirmPlan { pairs: 0, half_width };
-        };
-        let differences = self.differences(leader, 0, 0..self.rows.len());
+        }
+        let differences = self.differences(challenger, 0, 0..self.rows.len());
         let mut planned = if differences.len() < 2 {
             planned(DEVIATION_GUESS, half_width)
         } else {
@@ -108,7 +134,8 @@ pub fn extend_plan(better: Better, pairs: &[(f64, f64)], before: ConfirmPlan) ->
     (unclear && again.pairs > before.pairs).then_some(again)
 }
 
-fn planned(deviation: f64, half_width: f64) -> ConfirmPlan {
+/// Returns the number of pairs for an interval of this half-width if each pair has this standard deviation.
+pub fn planned(deviation: f64, half_width: f64) -> ConfirmPlan {
     let pairs = (2.0 * deviation / half_width.max(f64::MIN_POSITIVE)).powi(2).ceil();
     ConfirmPlan { pairs: pairs.clamp(f64::from(PAIRS_MIN), f64::from(PAIRS_MAX)) as u32, half_width }
 }
@@ -124,16 +151,38 @@ fn pair_deviation(differences: &[f64]) -> f64 {
     ((ROBUST_FREEDOM * robust + freedom * plain) / (ROBUST_FREEDOM + freedom)).sqrt()
 }
 
+/// Returns the t interval of the mean of at least two values, whose deviation is also known from elsewhere.
+fn moderated_interval(values: &[f64], deviation: f64) -> Option<Interval> {
+    let (count, value) = (values.len() as f64, mean(values));
+    let freedom = SEARCH_FREEDOM + count - 1.0;
+    let variance = (SEARCH_FREEDOM * deviation * deviation + (count - 1.0) * variance(values)) / freedom;
+    mean_interval(value, &[Mean { value, variance: variance / count, freedom }], CONFIDENCE)
+}
+
 /// Compares the leader with the baseline by fresh pairs of their metric, in its unit. Pairs with a value that is not
 /// finite or not above 0 do not count. `seed` is that of the bootstrap.
 ///
 /// `None` with fewer than 2 pairs that count.
 pub fn confirm(better: Better, pairs: &[(f64, f64)], planned: ConfirmPlan, seed: u64) -> Option<Confirmation> {
+    confirm_moderated(better, pairs, planned, seed, None)
+}
+
+/// Like [`confirm`], for few pairs after a search: `deviation` is that of one pair according to the trials of the search,
+/// which counts like `SEARCH_FREEDOM` further pairs (moderated t: Smyth, Statistical Applications in Genetics and
+/// Molecular Biology 3, 2004). The difference still comes from the pairs only.
+pub fn confirm_moderated(
+    better: Better,
+    pairs: &[(f64, f64)],
+    planned: ConfirmPlan,
+    seed: u64,
+    deviation: Option<f64>,
+) -> Option<Confirmation> {
     let usable = |value: f64| signed_log(value, Better::Lower);
     let logs: Vec<(f64, f64)> =
         pairs.iter().filter_map(|(leader, kernel)| Some((usable(*leader)?, usable(*kernel)?))).collect();
     let ratios: Vec<f64> = logs.iter().map(|(leader, kernel)| leader - kernel).collect();
-    let interval = student_interval(&ratios, CONFIDENCE)?;
+    let plain = student_interval(&ratios, CONFIDENCE)?;
+    let interval = deviation.and_then(|deviation| moderated_interval(&ratios, deviation)).unwrap_or(plain);
     let mean = mean(&ratios);
     let median_of = |drawn: &mut [(f64, f64)]| {
         middle(drawn.iter().map(|pair| pair.0).collect()) - middle(drawn.iter().map(|pair| pair.1).collect())
@@ -151,9 +200,15 @@ pub fn confirm(better: Better, pairs: &[(f64, f64)], planned: ConfirmPlan, seed:
         median_ratio: median.exp(),
         median_interval: median_interval
             .and_then(|interval| Interval::between(interval.low.exp(), interval.high.exp())),
+        values: Some(pair_values(&logs)),
         two_modes: outside(Some(interval), median) && outside(median_interval, mean),
         verdict: verdict(better, interval, planned),
     })
+}
+
+fn pair_values(logs: &[(f64, f64)]) -> PairValues {
+    let geometric = |of: fn(&(f64, f64)) -> f64| mean(&logs.iter().map(of).collect::<Vec<_>>()).exp();
+    PairValues { leader: geometric(|pair| pair.0), baseline: geometric(|pair| pair.1) }
 }
 
 fn verdict(better: Better, interval: Interval, planned: ConfirmPlan) -> ConfirmResult {
@@ -207,6 +262,43 @@ mod tests {
         assert_eq!(confirm(Better::Lower, &some, PLANNED, 1), Some(expected));
         assert_eq!(confirm(Better::Lower, &some[..1], PLANNED, 1), None);
         assert_eq!(confirm(Better::Lower, &[], PLANNED, 1), None);
+    }
+
+    #[test]
+    fn values_of_pairs_have_the_ratio_of_the_change() {
+        let confirmed = check(Better::Lower, &pairs(0.9, 0.05, 12), ConfirmResult::Faster);
+        let values = confirmed.values.unwrap();
+        assert!((100.0 * (values.leader / values.baseline - 1.0) - confirmed.change_percent).abs() < 1e-9);
+        assert!((values.baseline - 3.0).abs() < 1e-9, "{values:?}");
+    }
+
+    #[test]
+    fn excluded_gain_is_the_far_end_of_the_interval() {
+        let confirmed = check(Better::Lower, &pairs(1.002, 0.03, 12), ConfirmResult::NoDifferenceSeen { wide: false });
+        assert!((confirmed.excluded_gain_percent(Better::Lower) + confirmed.ci_low).abs() < 1e-9);
+        assert!((confirmed.excluded_gain_percent(Better::Higher) - confirmed.ci_high).abs() < 1e-9);
+        let slower = check(Better::Lower, &pairs(1.1, 0.03, 12), ConfirmResult::Slower);
+        assert!(slower.excluded_gain_percent(Better::Lower).abs() < f64::MIN_POSITIVE, "no gain at all");
+    }
+
+    #[test]
+    fn known_deviation_narrows_intervals_of_few_pairs() {
+        let few = pairs(0.9, 0.06, 3);
+        let half = |deviation| {
+            let confirmed = confirm_moderated(Better::Lower, &few, PLANNED, 1, deviation).unwrap();
+            (confirmed.change_percent, confirmed.ci_high - confirmed.ci_low)
+        };
+        let (plain, known, noisy) = (half(None), half(Some(0.02)), half(Some(0.2)));
+        assert_eq!(plain, half(None));
+        assert!(
+            plain.0.total_cmp(&known.0).is_eq() && plain.0.total_cmp(&noisy.0).is_eq(),
+            "only pairs give the change"
+        );
+        assert!(known.1 < 0.7 * plain.1 && noisy.1 > 2.0 * plain.1, "{plain:?} {known:?} {noisy:?}");
+        // s^2 = (4 * 0.02^2 + 2 * 0.02^2) / 6 with 6 degrees of freedom, if both deviations agree.
+        let expected = 2.0 * 2.446_911_9 * 0.02 / 3f64.sqrt();
+        let spread = half(Some(0.02)).1 / 100.0 / 0.9;
+        assert!((spread - expected).abs() < 0.01 * expected, "{spread} {expected}");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! that cannot be measured is dropped with the reason. Must not depend on which candidate leads.
 
 use super::interim::middle;
+use super::{Lap, signed_log};
+use crate::values::workload::Better;
 
 /// Number of missing values that is not chance. A trial is repeated in its block before its value counts as missing.
 const HOLES_TO_LEAVE: u32 = 3;
@@ -14,7 +16,7 @@ const KILLED_TO_LEAVE: u32 = 2;
 
 /// Outcomes of the trials of one candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct AttemptCount {
+pub(in crate::stats) struct AttemptCount {
     pub laps: u32,
     pub not_proven: u32,
     pub failed: u32,
@@ -24,13 +26,43 @@ pub(super) struct AttemptCount {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DropReason {
+pub(in crate::stats) enum DropReason {
     NotProven,
     Failed,
     TooSlow,
 }
 
 impl AttemptCount {
+    /// Counts an outcome, and returns its logarithm for comparisons; `None` if it has no value.
+    pub fn note(&mut self, lap: &Lap, better: Better) -> Option<f64> {
+        self.laps += 1;
+        match lap {
+            Lap::Value(value) => {
+                let logarithm = signed_log(*value, better);
+                if logarithm.is_none() {
+                    self.failed += 1;
+                    self.reason = format!("the metric was {value}, but only values above 0 can be compared");
+                }
+                logarithm
+            }
+            Lap::TooSlow { at_least } => {
+                self.killed += 1;
+                // A lower bound of metrics to minimise; for metrics to maximise there is no bound.
+                Some(*at_least).filter(|_| better == Better::Lower).and_then(|value| signed_log(value, better))
+            }
+            Lap::NotProven(reason) => {
+                self.not_proven += 1;
+                self.reason.clone_from(reason);
+                None
+            }
+            Lap::Failed(reason) => {
+                self.failed += 1;
+                self.reason.clone_from(reason);
+                None
+            }
+        }
+    }
+
     /// Returns whether to drop this candidate. Of two kinds of missing values, the more frequent is the reason.
     pub fn leaves(&self) -> Option<DropReason> {
         let holes = self.not_proven + self.failed;

@@ -11,7 +11,7 @@
 mod budget;
 mod confirm;
 mod interim;
-mod missing;
+pub(in crate::stats) mod missing;
 mod ranking;
 #[cfg(test)]
 mod simulation;
@@ -21,7 +21,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use confirm::{ConfirmPlan, ConfirmResult, Confirmation, confirm, extend_plan};
+pub use confirm::{
+    ConfirmPlan, ConfirmResult, Confirmation, PairValues, confirm, confirm_moderated, extend_plan, planned,
+};
 pub use interim::{column_effects, winsorized_means};
 pub use ranking::{Effect, RankClaim, RankedCandidate};
 
@@ -161,6 +163,17 @@ impl Race {
         assert!(!first_stage.is_empty(), "a race needs at least the baseline");
         let count = first_stage.len();
         let (field, stage) = stage::first(first_stage, second_stage);
+        Self::with_field(rules, better, count, field, stage)
+    }
+
+    /// Returns a race of some of `count` candidates in one stage, such as those that a search left. `field` must be in
+    /// ascending order and begin with the baseline.
+    pub fn among(rules: RaceRules, better: Better, count: usize, field: Vec<usize>) -> Self {
+        assert!(field.first() == Some(&0), "a race needs at least the baseline");
+        Self::with_field(rules, better, count, field, stage::only())
+    }
+
+    fn with_field(rules: RaceRules, better: Better, count: usize, field: Vec<usize>, stage: Stage) -> Self {
         let mut race = Self {
             rules,
             better,
@@ -251,35 +264,8 @@ impl Race {
 
     /// Counts an outcome, and returns its value for the table.
     fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
-        let count = &mut self.counts[candidate];
-        count.laps += 1;
-        let missing = |count: &mut AttemptCount, reason: &str| {
-            reason.clone_into(&mut count.reason);
-            None
-        };
-        let value = match lap {
-            Lap::Value(value) => signed_log(*value, self.better).or_else(|| {
-                count.failed += 1;
-                missing(count, &format!("the metric was {value}, but only values above 0 can be compared"))
-            }),
-            Lap::TooSlow { at_least } => {
-                count.killed += 1;
-                // A lower bound of metrics to minimise; for metrics to maximise there is no bound.
-                Some(*at_least)
-                    .filter(|_| self.better == Better::Lower)
-                    .and_then(|value| signed_log(value, self.better))
-            }
-            Lap::NotProven(reason) => {
-                count.not_proven += 1;
-                missing(count, reason)
-            }
-            Lap::Failed(reason) => {
-                count.failed += 1;
-                missing(count, reason)
-            }
-        };
         self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
-        value
+        self.counts[candidate].note(lap, self.better)
     }
 
     /// Drops candidates that cannot be measured. Without the baseline, the race ends.
@@ -417,7 +403,7 @@ fn beaten(challengers: &[Challenger], below: f64, blocks: usize) -> Vec<usize> {
 }
 
 /// Returns the logarithm of a metric, negated if more is better; `None` unless it is finite and above 0.
-fn signed_log(value: f64, better: Better) -> Option<f64> {
+pub(in crate::stats) fn signed_log(value: f64, better: Better) -> Option<f64> {
     let log = if better == Better::Lower { value.ln() } else { -value.ln() };
     (value > 0.0 && log.is_finite()).then_some(log)
 }

@@ -71,6 +71,8 @@ pub enum RankClaim {
     Failed(String),
     /// It was never run: not in the second stage, or the race ended before.
     NotRaced,
+    /// It was run in the search, which makes no conclusion about single candidates.
+    Searched,
 }
 
 /// A difference between two candidates on the logarithmic scale; larger is worse.
@@ -239,6 +241,7 @@ fn rank(word: &RankClaim) -> usize {
         RankClaim::TooSlow { .. } => 3,
         RankClaim::NotProven(_) => 4,
         RankClaim::Failed(_) => 5,
-        RankClaim::NotRaced => 6,
+        RankClaim::Searched => 6,
+        RankClaim::NotRaced => 7,
     }
 }

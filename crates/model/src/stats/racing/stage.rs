@@ -33,6 +33,11 @@ pub(super) fn first(first_stage: &[bool], second_stage: impl Fn(usize) -> Vec<us
     (field, Stage { next, from: 0, winner: None })
 }
 
+/// Returns a stage without a second one.
+pub(super) fn only() -> Stage {
+    Stage { next: None, from: 0, winner: None }
+}
+
 impl Race {
     /// Begins the second stage if the first has ended with a leader: adds the candidates that follow any survivor of
     /// the first. Survivors stay, dropped candidates stay out, except the baseline, which is added again.

@@ -543,3 +543,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn race_among_survivors_ignores_all_other_candidates() {
+    let mut race = Race::among(RULES, Better::Lower, 400, vec![0, 17, 250, 399]);
+    assert_eq!(race.active(), [0, 17, 250, 399]);
+    let mut seconds = vec![0.5; 400];
+    (seconds[0], seconds[17], seconds[250], seconds[399]) = (1.2, 1.1, 1.0, 1.3);
+    run(&mut race, &seconds, 0.01, 60);
+    assert_eq!((race.state(), race.leader()), (State::Resolved, Some(250)));
+    assert!(matches!(word(&race, 16), RankClaim::NotRaced), "{:?}", word(&race, 16));
+}

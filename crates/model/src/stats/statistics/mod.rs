@@ -37,6 +37,10 @@ pub const CONFIDENCE: f64 = 0.95;
 /// to the Bootstrap, 1993, section 14.3), and twice that is still cheap.
 pub const RESAMPLES: usize = 2000;
 
+/// Minimum number of trials, or of pairs of trials, whose interval is reported. Two have a t interval with one degree
+/// of freedom: its ends are often a factor of a thousand apart.
+pub const TRIALS_MIN: usize = 3;
+
 /// An interval that contains the true value with the requested confidence, including both ends, which are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -65,7 +69,7 @@ impl Interval {
 
     /// Returns the smallest interval that contains this one and the value. An interval that is computed differently
     /// from its estimate (means of logarithms, resamples) can exclude it if there are few samples.
-    fn widened_to(self, value: f64) -> Self {
+    pub(crate) fn widened_to(self, value: f64) -> Self {
         Self { low: self.low.min(value), high: self.high.max(value) }
     }
 }

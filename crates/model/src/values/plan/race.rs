@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::search::SearchPlan;
+
 /// Makes a plan a race: its cells are candidates, and the first is the baseline `kernel`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RacePlan {
@@ -15,6 +17,9 @@ pub struct RacePlan {
     pub raw_placements: String,
     /// Steps of the reduction from the raw placements to the candidates.
     pub steps: Vec<ReductionStep>,
+    /// The search that precedes the race; `None` for a race of all candidates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchPlan>,
 }
 
 /// Options of a race. There is no default, because each of these changes the result.
@@ -98,9 +103,10 @@ impl RacePlan {
     ///
     /// Stored hashes depend on this text, so it must not follow renames of types, fields or variants.
     pub(super) fn key_text(&self) -> String {
-        let Self { rules, stages, raw_placements, steps: _ } = self;
+        let Self { rules, stages, raw_placements, steps: _, search } = self;
         let (rules, stages) = (rules.key_text(), stages.key_text());
-        format!("race {KEY_VERSION}\n{rules}\n{stages}\nraw placements: {raw_placements}")
+        let search = search.as_ref().map_or_else(String::new, |search| format!("\n{}", search.key_text()));
+        format!("race {KEY_VERSION}\n{rules}\n{stages}\nraw placements: {raw_placements}{search}")
     }
 }
 

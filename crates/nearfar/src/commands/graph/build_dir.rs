@@ -2,12 +2,13 @@
 //! is created only when it is complete.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farmem::array::ScratchFile;
+use files::PrivateDir;
 use graph::{PartKind, Storage, StorageError, StorageErrorKind};
 use model::values::units::Bytes;
 
@@ -16,8 +17,9 @@ use crate::error::CliError;
 /// File name of the checkpoint.
 const CHECKPOINT: &str = "note";
 
+/// The directory belongs to this user and only this user can write to it: a resumed build trusts what it finds there.
 pub struct BuildDir {
-    path: PathBuf,
+    dir: PrivateDir,
     open: Mutex<[Option<Arc<ScratchFile>>; PartKind::ALL.len()]>,
     _lock: File,
 }
@@ -38,31 +40,28 @@ pub fn used(path: &Path) -> Bytes {
 /// Removes the build directory of a finished graph. A graph is finished if the graph part is a hard link to the graph
 /// file, or if there is no checkpoint to resume from.
 pub fn clean(graph: &Path) {
-    let path = path_of(graph);
-    let has_checkpoint = path.join(CHECKPOINT).exists();
-    let same = |one: &Path, other: &Path| {
-        let (one, other) = (fs::metadata(one).ok()?, fs::metadata(other).ok()?);
-        Some((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    // The directory of another user is not touched.
+    let Ok(dir) = PrivateDir::open(&path_of(graph)) else { return };
+    let has_checkpoint = dir.metadata(CHECKPOINT).is_ok();
+    let is_graph = || {
+        let (part, graph) = (dir.metadata(PartKind::Graph.name()).ok()?, fs::metadata(graph).ok()?);
+        Some((part.dev(), part.ino()) == (graph.dev(), graph.ino()))
     };
-    if !has_checkpoint || same(&path.join(PartKind::Graph.name()), graph) == Some(true) {
+    if !has_checkpoint || is_graph() == Some(true) {
         // Best effort: leftover files do no harm.
-        let _ = fs::remove_dir_all(&path);
+        let _ = dir.remove_all();
     }
 }
 
 impl BuildDir {
-    /// Creates or reopens the directory. Fails while another process uses it.
+    /// Creates or reopens the directory. Fails while another process uses it, and if another user can write to it.
     pub fn open(graph: &Path) -> Result<Self, CliError> {
         let path = path_of(graph);
         let write_error = |error: &io::Error| CliError::usage(format!("cannot write {}: {error}", path.display()));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(write_error(&error)),
-            _ => {}
-        }
-        let lock = File::options().create(true).truncate(false).write(true).open(path.join("lock"));
-        let lock = lock.map_err(|error| write_error(&error))?;
+        let dir = PrivateDir::open_or_create(&path).map_err(|error| write_error(&error))?;
+        let lock = dir.open_file("lock", 0).map_err(|error| write_error(&error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, open: Mutex::default(), _lock: lock }),
+            Ok(()) => Ok(Self { dir, open: Mutex::default(), _lock: lock }),
             Err(TryLockError::WouldBlock) => {
                 Err(CliError::usage(format!("{} is being written by another process", graph.display()))
                     .hint("wait until it has finished, or choose another name"))
@@ -72,31 +71,32 @@ impl BuildDir {
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        self.dir.path()
+    }
+
+    /// Removes the directory.
+    pub fn remove(&self) -> io::Result<()> {
+        self.dir.remove_all()
     }
 
     /// Links the graph part to the name of the graph file and removes the directory. Fails if the graph file exists.
     pub fn publish(self, graph: &Path) -> io::Result<()> {
-        let part = self.file(PartKind::Graph);
-        match fs::hard_link(&part, graph) {
+        let part = PartKind::Graph.name();
+        match self.dir.link(part, graph) {
             // The file system has no hard links.
             Err(error) if error.kind() == ErrorKind::Unsupported || error.kind() == ErrorKind::PermissionDenied => {
                 if graph.exists() {
                     return Err(ErrorKind::AlreadyExists.into());
                 }
-                fs::rename(&part, graph)?;
+                self.dir.rename(part, graph)?;
             }
             other => other?,
         }
-        sync_dir(graph)?;
+        files::sync_dir_of(graph)?;
         // First, so that no process resumes from a partly removed directory.
-        fs::remove_file(self.path.join(CHECKPOINT))?;
-        sync_dir(&self.path.join(CHECKPOINT))?;
-        fs::remove_dir_all(&self.path)
-    }
-
-    fn file(&self, part: PartKind) -> PathBuf {
-        self.path.join(part.name())
+        self.dir.remove(CHECKPOINT)?;
+        self.dir.sync()?;
+        self.dir.remove_all()
     }
 
     fn part(&self, part: PartKind) -> Result<Arc<ScratchFile>, StorageError> {
@@ -104,7 +104,7 @@ impl BuildDir {
         if let Some(file) = &open[part as usize] {
             return Ok(Arc::clone(file));
         }
-        let file = ScratchFile::open(&self.file(part), part.is_blocked());
+        let file = ScratchFile::open(&self.dir, part.name(), part.is_blocked());
         let file = Arc::new(file.map_err(|error| self.storage_error("open", part.name(), &error))?);
         open[part as usize] = Some(Arc::clone(&file));
         Ok(file)
@@ -112,28 +112,13 @@ impl BuildDir {
 
     fn storage_error(&self, verb: &str, name: &str, error: &io::Error) -> StorageError {
         let kind = StorageErrorKind::from(error.kind());
-        let path = self.path.join(name);
+        let path = self.path().join(name);
         let what = match kind {
             StorageErrorKind::Damaged => format!("scratch file {} is truncated", path.display()),
             _ => format!("cannot {verb} {}: {error}", path.display()),
         };
         StorageError { kind, what }
     }
-
-    fn write_checkpoint(&self, checkpoint: &[u8]) -> io::Result<()> {
-        let (new, named) = (self.path.join("note.new"), self.path.join(CHECKPOINT));
-        let mut file = File::create(&new)?;
-        file.write_all(checkpoint)?;
-        file.sync_all()?;
-        fs::rename(&new, &named)?;
-        sync_dir(&named)
-    }
-}
-
-/// Flushes the directory of a file to the disk.
-pub fn sync_dir(file: &Path) -> io::Result<()> {
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
 }
 
 impl Storage for BuildDir {
@@ -151,21 +136,14 @@ impl Storage for BuildDir {
 
     fn discard(&self, part: PartKind) -> Result<(), StorageError> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)[part as usize] = None;
-        match fs::remove_file(self.file(part)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.storage_error("remove", part.name(), &error)),
-            _ => Ok(()),
-        }
+        self.dir.remove(part.name()).map_err(|error| self.storage_error("remove", part.name(), &error))
     }
 
     fn note(&self, note: &[u8]) -> Result<(), StorageError> {
-        self.write_checkpoint(note).map_err(|error| self.storage_error("write", CHECKPOINT, &error))
+        self.dir.replace(CHECKPOINT, note).map_err(|error| self.storage_error("write", CHECKPOINT, &error))
     }
 
     fn noted(&self) -> Result<Option<Vec<u8>>, StorageError> {
-        match fs::read(self.path.join(CHECKPOINT)) {
-            Ok(note) => Ok(Some(note)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.storage_error("read", CHECKPOINT, &error)),
-        }
+        self.dir.read(CHECKPOINT).map_err(|error| self.storage_error("read", CHECKPOINT, &error))
     }
 }

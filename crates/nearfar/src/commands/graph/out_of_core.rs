@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::build_dir::{self, BuildDir};
 use super::progress::Eta;
-use super::{GraphFacts, dir_of, exists, facts_of_graph};
+use super::{GraphFacts, exists, facts_of_graph};
 use crate::cli::{BuildArgs, EdgeFormat};
 use crate::error::{CliError, CliStatus};
 
@@ -105,7 +105,7 @@ fn facts(spec: &Spec, built: &Built) -> GraphFacts {
 
 /// Fails if the disk has too little free space, not counting what the build directory already uses.
 fn check_disk(args: &BuildArgs, needed: Bytes) -> Result<(), CliError> {
-    let Ok(free) = machine::probes::free_disk_bytes(dir_of(&args.output)) else { return Ok(()) };
+    let Ok(free) = machine::probes::free_disk_bytes(files::dir_of(&args.output)) else { return Ok(()) };
     let used = build_dir::used(&build_dir::path_of(&args.output));
     if needed.0 <= free.0.saturating_add(used.0) {
         return Ok(());
@@ -123,7 +123,7 @@ fn failure(error: Error, memory: &MemoryBudget, dir: &BuildDir, spec: &Spec, thr
         Error::Storage(error) => error,
         Error::NoEdges => {
             // Best effort: there is nothing to resume from.
-            let _ = std::fs::remove_dir_all(dir.path());
+            let _ = dir.remove();
             return error.into();
         }
         other => return other.into(),

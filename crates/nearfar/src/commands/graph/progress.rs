@@ -46,7 +46,7 @@ impl Eta {
         display.last = Some(Instant::now());
         let text = describe(progress, before, elapsed);
         if !self.terminal {
-            return eprintln!("{text}");
+            return message!("{text}");
         }
         let bar = display.bar.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");

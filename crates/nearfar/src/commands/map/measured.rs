@@ -9,6 +9,7 @@ use store::Store;
 
 use crate::app::catalogue::map_of;
 use crate::app::measured_map::{MeasuredMapRequest, measure, plan};
+use crate::app::session::ResumeRule;
 use crate::app::target_machine::{read_topology, simulated_file, source};
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat, TextOrJson};
 use crate::error::{CliError, CommandResult};
@@ -33,7 +34,7 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     let result = measure(&request)?;
     show(&result.store, &result.record, args)?;
     if !common.quiet {
-        eprintln!("{}", end_message(result.end, &result.record));
+        message!("{}", end_message(result.end, &result.record));
     }
     Ok(status(&result.finding, result.end))
 }
@@ -43,7 +44,7 @@ fn request(args: &MapCommandArgs, common: &GlobalArgs) -> MeasuredMapRequest {
     MeasuredMapRequest {
         session: requests::session(&args.machine, &args.guard, common),
         options: MapOptions { all_pairs: measured.all, thorough: measured.thorough, smoke: measured.smoke },
-        fresh: measured.fresh,
+        resume: ResumeRule::new(measured.fresh, measured.resume.as_deref()),
     }
 }
 
@@ -62,8 +63,8 @@ fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), 
             serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::failure)?
         }
         MapFormat::Csv => report::map::measured::csv(record, &map),
-        MapFormat::Svg => report::map::measured::svg(&map),
-        MapFormat::Numactl => report::map::numactl_measured(&record.machine.topology, &map),
+        MapFormat::Svg => report::map::measured::svg(&map, record.stamp()),
+        MapFormat::Numactl => report::map::numactl_measured(record, &map),
         MapFormat::Xml => xml(record, &map, args)?,
         _ => report::map::measured::text(record, &map, &output::stdout_style()),
     };

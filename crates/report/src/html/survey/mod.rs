@@ -11,6 +11,7 @@ use super::figure::FigurePart;
 use super::table::HtmlTable;
 use super::unbroken;
 use crate::claim_text::ClaimText;
+use crate::stamp;
 use crate::survey::{
     changes, facts_grid, false_alarm_note, heading, machines_grid, points_grid, standings, tests_grid,
 };
@@ -20,7 +21,7 @@ const PICTURES_MAX: usize = 12;
 
 pub(crate) struct SurveyPart {
     pub(crate) false_alarm_note: String,
-    pub(crate) simulated: bool,
+    pub(crate) stamps: Vec<String>,
     pub(crate) classes: Vec<ClassPart>,
 }
 
@@ -42,7 +43,7 @@ impl SurveyPart {
     pub(crate) fn new(survey: &Survey, rows_max: usize) -> Self {
         Self {
             false_alarm_note: unbroken(&false_alarm_note(survey)),
-            simulated: survey.simulated,
+            stamps: stamp::of(survey.stamp),
             classes: survey.classes.iter().map(|class| ClassPart::new(class, rows_max)).collect(),
         }
     }

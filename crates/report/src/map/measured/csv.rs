@@ -6,7 +6,7 @@ use model::values::record::RunRecord;
 use super::rows;
 use crate::table::{csv_number, csv_text};
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "run",
     "simulated",
     "what",
@@ -20,6 +20,7 @@ const COLUMNS: [&str; 13] = [
     "ci_high",
     "samples",
     "suspect",
+    "smoke",
 ];
 
 /// The kinds `core-to-core`, `memory-latency`, `bandwidth`, `latency-by-size`, `loaded-latency`, `load` and `smt` in
@@ -42,6 +43,7 @@ pub fn csv(record: &RunRecord, map: &MeasuredMap) -> String {
             csv_number(value.ci_high),
             value.samples.len().to_string(),
             value.suspect.to_string(),
+            record.stamp().smoke.to_string(),
         ]);
     }
     csv_text(&lines)

@@ -3,13 +3,16 @@
 
 use askama::Template as _;
 use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
+use model::values::stamp::Stamp;
 
 use super::sheet::{CELLS_WIDTH, LEFT, WIDTH, caption, shortened};
 use super::{curve, loaded};
 use crate::number::significant;
+use crate::stamp;
 use crate::svg::{Svg, SvgRect, pixels};
 
 const HEADING: f64 = 24.0;
+const STAMP_BASELINE: f64 = 15.0;
 const COLUMN_LABELS: f64 = 18.0;
 const ROW_HEIGHT: f64 = 24.0;
 const COLUMN_WIDTH: f64 = 64.0;
@@ -29,9 +32,11 @@ struct Matrix<'a> {
     cells: Vec<Vec<Option<&'a MeasuredValue>>>,
 }
 
-pub fn svg(map: &MeasuredMap) -> String {
+/// Draws the map; `stamp` is that of the run that measured it.
+pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
+    let stamp = stamp::prefix(stamp);
     let mut picture = Svg {
-        title: "Measured map".into(),
+        title: format!("{stamp}Measured map"),
         description: "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; \
          stronger colour is a larger number, which the cell shows. Below them latency by working-set size on \
          logarithmic axes with labelled caches, and latency by the load of other cores."
@@ -44,7 +49,12 @@ pub fn svg(map: &MeasuredMap) -> String {
         memory(map, title, &move |path| Some(&path.bandwidth.iter().find(|one| is_ordinary(one, mix))?.rate))
     };
     let bandwidths = ["read", "write", "copy", "triad"].map(bandwidth);
-    let mut y = picture.heats(&[cores(map), latencies(map)], 0.0);
+    let mut y = 0.0;
+    if !stamp.is_empty() {
+        picture.label("h", 0.0, STAMP_BASELINE, &format!("{stamp}measured map"));
+        y = HEADING;
+    }
+    y = picture.heats(&[cores(map), latencies(map)], y);
     y = picture.heats(&bandwidths, y);
     y = curve::draw(&mut picture, &map.sizes, &map.steps, y) + GAP;
     y = loaded::draw(&mut picture, &map.loaded, y);

@@ -78,9 +78,8 @@ fn live(store: &mut Store) -> String {
     let unknown = |name: &str| without_address(store, store.run(name).unwrap_err());
     results.extend(["ab", "x", "AB12", "", "a%"].map(unknown));
     results.push(format!("{:?}", [store.run("ab1"), store.run("ab34")].map(|run| run.unwrap().id)));
-    let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
-    let find =
-        |store: &Store, simulated| store.find_unfinished(&key, &fingerprint, simulated).unwrap().map(|run| run.id);
+    let (key, settings) = (run.plan.key(), run.machine.settings.clone());
+    let find = |store: &Store, simulated| store.find_unfinished(&key, &settings, simulated).unwrap().map(|run| run.id);
     results.push(format!("{:?}", [None, Some("box:1"), Some("box:2")].map(|simulated| find(store, simulated))));
     store.end_run(&run.id, EndReason::Budget).unwrap();
     results.push(format!("{:?} {:?}", find(store, None), store.progress(&run.id).unwrap()));
@@ -154,9 +153,9 @@ fn changes_by_other_clients_are_visible() {
     assert_eq!(versions.len(), 11, "each trial is news");
 
     // A run that another program executes cannot be resumed; one whose program is gone can.
-    let (key, fingerprint) = (run.plan.key(), run.machine.settings.fingerprint());
+    let (key, settings) = (run.plan.key(), run.machine.settings.clone());
     let other = Store::open(&server.url()).unwrap();
-    let found = |store: &Store| store.find_unfinished(&key, &fingerprint, None).unwrap().map(|run| run.id);
+    let found = |store: &Store| store.find_unfinished(&key, &settings, None).unwrap().map(|run| run.id);
     assert_eq!((found(&other), found(&writer)), (None, Some(run.id.clone())));
     drop(writer);
     server.until("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'", "0");

@@ -130,6 +130,11 @@ fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Checks that the Linux kernel offers a cipher.
+pub(super) fn check(cipher: &Cipher, software: bool) -> Result<(), Failure> {
+    bound(cipher, software).map(drop)
+}
+
 /// Creates a socket that is bound to the cipher.
 fn bound(cipher: &Cipher, software: bool) -> Result<OwnedFd, Failure> {
     let kind = if cipher.mode == Mode::Aead { "aead" } else { "skcipher" };

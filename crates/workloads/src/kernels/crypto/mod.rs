@@ -151,6 +151,16 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns why the Linux kernel does not offer a cipher through its sockets.
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    if parameters.text("engine") != "kernel" {
+        return None;
+    }
+    let cipher = cipher::by_name(parameters.text("cipher"));
+    let software = parameters.text("instructions") == "software";
+    kernel::check(cipher, software).err()?.unavailable().map(str::to_string)
+}
+
 struct CipherTask {
     engine: Provider,
     cipher: &'static Cipher,

@@ -208,8 +208,9 @@ fn all_metrics() -> Vec<MetricSpec> {
 fn overall_metrics() -> Vec<MetricSpec> {
     metrics([
         Metric::median("iops", "IO/s", Better::Higher),
-        Metric::median("bandwidth", "MiB/s", Better::Higher),
+        Metric::median("throughput", "MB/s", Better::Higher),
         Metric::median("latency", "us", Better::Lower),
+        Metric::median("bandwidth", "MiB/s", Better::Higher),
         Metric::median("latency-mean", "us", Better::Lower),
         Metric::median("latency-p99", "us", Better::Lower),
         Metric::median("latency-p99.9", "us", Better::Lower),

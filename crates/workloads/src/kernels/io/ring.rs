@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
@@ -184,7 +184,8 @@ impl Queue for UringQueue<'_> {
                 Ok(_) => return handed,
                 Err(error) if error.raw_os_error() == Some(libc::ETIME) => return handed,
                 Err(error) if [io::ErrorKind::Interrupted, io::ErrorKind::ResourceBusy].contains(&error.kind()) => {}
-                Err(error) => eprintln!("io_uring: {error}"),
+                // A lost message must not end the process before its retries.
+                Err(error) => drop(writeln!(io::stderr(), "io_uring: {error}")),
             }
             self.requests.sync();
         }

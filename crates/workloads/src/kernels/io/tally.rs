@@ -124,7 +124,9 @@ pub(super) fn report(threads: &[IoStats], options: &Options, output: &mut Kernel
     }
     let seconds = ended.ns.saturating_sub(began.ns) as f64 / 1e9;
     output.push("iops", count / seconds)?;
-    output.push("bandwidth", count / seconds * options.block as f64 / f64::from(1 << 20))?;
+    let bytes_per_s = count / seconds * options.block as f64;
+    output.push("throughput", bytes_per_s / 1e6)?;
+    output.push("bandwidth", bytes_per_s / f64::from(1 << 20))?;
     let total = merged(threads.iter().map(|tally| &tally.total));
     output.push("latency", us(total.quantile_ns(0.5)))?;
     output.push("latency-mean", total.mean_ns() / 1e3)?;
@@ -207,6 +209,7 @@ mod tests {
         let values = values(&[tally(true, 100), tally(true, 100)], &[("rw", "rw"), ("bs", "1MiB")]);
         let expected = [
             ("iops", 100.0),
+            ("throughput", 104.857_6),
             ("bandwidth", 100.0),
             ("latency", 150.0),
             ("latency-mean", 151.5),

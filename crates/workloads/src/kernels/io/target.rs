@@ -7,13 +7,13 @@ use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::disk::{self, Disk};
 use super::options::Options;
 use super::{SECTOR, advice, safety, verify};
 use crate::job::Failure;
 use crate::random::Random;
+use crate::scratch::random_path;
 
 /// Bytes per write while a new file is filled.
 const CHUNK: usize = 1 << 20;
@@ -197,13 +197,8 @@ fn open_existing(options: &Options, disk: bool) -> Result<IoTarget, Failure> {
     })
 }
 
-/// Number of files that this process has created, so that several files in one process, as in tests, have distinct
-/// names.
-static FILES: AtomicU32 = AtomicU32::new(0);
-
 fn create_temporary(seed: u64, options: &Options) -> Result<IoTarget, Failure> {
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    create(&std::env::temp_dir().join(format!("nearfar-io-{}-{number}", std::process::id())), seed, options)
+    create(&random_path("nearfar-io-")?, seed, options)
 }
 
 fn create(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure> {

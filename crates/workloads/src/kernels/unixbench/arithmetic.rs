@@ -5,6 +5,8 @@
 //! in the L1 caches. They do not measure memory or vector units, and the results depend on the compiler.
 //! Definitions: the heads of `program/dhrystone.rs` and `program/whetstone.rs`.
 
+use std::collections::BTreeSet;
+
 use model::values::workload::WorkloadSpec;
 
 use super::copies::{self, Copy};
@@ -49,8 +51,9 @@ pub(crate) fn describe_whetstone() -> WorkloadSpec {
     super::describe(Test {
         name: "whetstone",
         summary: "floating point and its functions: double-precision Whetstone",
-        about: "Millions of Whetstone instructions per second of user time, all copies together; the results are \
-                checked against published ones. Does not measure memory or vector units.",
+        about: "Millions of Whetstone instructions per second of user time, all copies together; with more copies than \
+                CPUs, in proportion to the CPUs. The results are checked against published ones. Does not measure \
+                memory or vector units.",
         unit: "MWIPS",
         parameters: parameters([Parameter {
             name: "work",
@@ -68,11 +71,26 @@ pub(crate) fn whetstone(job: &TrialContext) -> Result<KernelOutput, Failure> {
     copies.copies.iter().try_for_each(check_whetstone)?;
     let mut output = KernelOutput { thread_seats: copies.seats, ..KernelOutput::default() };
     // Each copy measures its own user time, so the rates are added.
-    output.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS).sum())?;
+    let share = cpu_share(job.threads, available_cpus(job));
+    output.push("score", copies.copies.iter().map(|copy| copy.rate() * MWI_PER_PASS * share).sum())?;
     for copy in &copies.copies {
-        output.push("copy", copy.rate() * MWI_PER_PASS)?;
+        output.push("copy", copy.rate() * MWI_PER_PASS * share)?;
     }
     Ok(output)
+}
+
+/// Fraction of a CPU that each copy has if the copies share the CPUs evenly. User time does not include the waiting for a
+/// CPU, so the sum of the rates of more copies than CPUs would exceed what the machine does.
+fn cpu_share(copies: usize, cpus: usize) -> f64 {
+    (cpus as f64 / copies as f64).min(1.0)
+}
+
+/// Number of CPUs of the copies.
+fn available_cpus(job: &TrialContext) -> usize {
+    if job.seats.is_empty() {
+        return std::thread::available_parallelism().map_or(job.threads, usize::from);
+    }
+    job.seats.iter().collect::<BTreeSet<_>>().len()
 }
 
 /// The values of a copy are the time of each module, then the results of one pass.
@@ -88,6 +106,8 @@ fn check_whetstone(copy: &Copy) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use model::values::id_set::CpuId;
+
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests, set};
 
@@ -99,6 +119,21 @@ mod tests {
         let mut defined = job("whetstone");
         set(&mut defined, "work", "defined");
         check_smoke("whetstone", &whetstone(&defined).unwrap());
+    }
+
+    #[test]
+    fn copies_beyond_the_cpus_do_not_raise_the_whetstone_score() {
+        let job = |seats: &[u32], threads| TrialContext {
+            threads,
+            seats: seats.iter().map(|cpu| CpuId(*cpu)).collect(),
+            ..job_for_tests("whetstone")
+        };
+        let share = |job: TrialContext| cpu_share(job.threads, available_cpus(&job));
+        assert!((share(job(&[4, 5, 4, 5, 4, 5], 6)) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((share(job(&[4, 5], 2)) - 1.0).abs() < 1e-12);
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        assert!((share(job(&[], cpus)) - 1.0).abs() < 1e-12);
+        assert!((share(job(&[], 2 * cpus)) - 0.5).abs() < 1e-12);
     }
 
     #[test]

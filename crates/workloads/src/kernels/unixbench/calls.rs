@@ -63,8 +63,8 @@ pub(crate) fn describe_switching() -> WorkloadSpec {
         "pipe-context-switching",
         "a number sent back and forth between two processes over pipes",
         "Loops per second of a number sent to another process and back over two pipes, all pairs together. A pinned \
-         pair shares one CPU, so a loop is two context switches. An unpinned pair may use two CPUs; a loop then \
-         includes the wake-up of another CPU.",
+         pair shares one CPU, so a loop is two context switches. An unpinned pair, also of a loose placement, may use \
+         two CPUs; a loop then includes the wake-up of another CPU.",
     )
 }
 

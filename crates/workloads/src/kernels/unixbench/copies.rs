@@ -12,6 +12,7 @@ use model::values::trial::ThreadBinding;
 
 use crate::job::{Failure, TrialContext};
 use crate::scratch::{Scratch, io_failure};
+use crate::team;
 
 pub(super) const ARITHMETIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/arithmetic"));
 /// The program of the tests that use system calls.
@@ -73,14 +74,20 @@ pub(super) fn run(job: &TrialContext, program: &[u8], args: &[&str]) -> Result<C
 pub(super) fn run_each<'a>(job: &TrialContext, program: impl Fn(usize) -> Program<'a>) -> Result<Copies, Failure> {
     check_size(job)?;
     let mut started = start_all(job, &program)?;
-    let masks: Vec<Option<CpuSet>> = started.iter_mut().map(RunningCopy::wait_until_ready).collect::<Result<_, _>>()?;
+    let masks: Vec<CpuSet> = started.iter_mut().map(RunningCopy::wait_until_ready).collect::<Result<_, _>>()?;
     started.iter_mut().try_for_each(RunningCopy::signal_start)?;
     let ended: Vec<CopyExit> = started.iter_mut().map(RunningCopy::read).collect::<Result<_, _>>()?;
+    if !job.mask.is_empty() {
+        ended.iter().zip(&masks).try_for_each(|(ended, mask)| ended.check_mask(&job.mask, mask))?;
+    }
     let seats = ended.iter().zip(masks).zip(&job.seats);
-    let seat = |((ended, mask), asked): ((&CopyExit, Option<CpuSet>), &CpuId)| {
-        Some(ThreadBinding { requested: *asked, mask: mask?, before: ended.before, after: ended.after })
+    let seat = |((ended, mask), asked): ((&CopyExit, CpuSet), &CpuId)| ThreadBinding {
+        requested: *asked,
+        mask,
+        before: ended.before,
+        after: ended.after,
     };
-    let seats = seats.filter_map(seat).collect();
+    let seats = seats.map(seat).collect();
     Ok(Copies { copies: ended.into_iter().map(|ended| ended.copy).collect(), seats })
 }
 
@@ -89,7 +96,6 @@ struct RunningCopy {
     process: Child,
     stdin: Option<ChildStdin>,
     output: ChildStdout,
-    pinned: bool,
 }
 
 /// A copy that has ended.
@@ -99,16 +105,27 @@ struct CopyExit {
     after: CpuId,
 }
 
+impl CopyExit {
+    /// Verifies that a copy of a loose placement could use all of its CPUs, and used no other.
+    fn check_mask(&self, requested: &CpuSet, mask: &CpuSet) -> Result<(), Failure> {
+        team::check_mask(requested, mask)?;
+        match [self.before, self.after].into_iter().find(|cpu| !requested.contains(*cpu)) {
+            Some(cpu) => Err(Failure::Failed(format!("a copy ran on CPU {cpu}, requested {requested}"))),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A child inherits the affinity of the thread that starts it. This thread therefore pins itself to the CPU of each
 /// copy while it starts it, and then restores its own affinity.
 fn start_all<'a>(job: &TrialContext, program: &impl Fn(usize) -> Program<'a>) -> Result<Vec<RunningCopy>, Failure> {
     if job.seats.is_empty() {
-        return (0..job.threads).map(|index| start(&program(index), false)).collect();
+        return (0..job.threads).map(|index| start(&program(index))).collect();
     }
     let own = affinity::mask_of(0).map_err(|error| affinity_failure(&error))?;
     let start_pinned = |(index, cpu): (usize, &CpuId)| {
         affinity::pin_to(*cpu).map_err(|error| affinity_failure(&error))?;
-        start(&program(index), true)
+        start(&program(index))
     };
     let started = job.seats.iter().enumerate().map(start_pinned).collect();
     affinity::pin_to_any(&own).map_err(|error| affinity_failure(&error))?;
@@ -119,14 +136,14 @@ fn affinity_failure(error: &affinity::AffinityError) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-fn start(program: &Program<'_>, pinned: bool) -> Result<RunningCopy, Failure> {
+fn start(program: &Program<'_>) -> Result<RunningCopy, Failure> {
     let mut command = Command::new(program.file);
     command.args(&program.args).current_dir(program.dir).env(LANGUAGE.0, LANGUAGE.1);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = spawn(&mut command).map_err(|error| io_failure("run", &PathBuf::from(program.file), &error))?;
     let stdin = process.stdin.take();
     let output = process.stdout.take().expect("the output is piped");
-    Ok(RunningCopy { process, stdin, output, pinned })
+    Ok(RunningCopy { process, stdin, output })
 }
 
 fn spawn(command: &mut Command) -> io::Result<Child> {
@@ -143,16 +160,13 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 }
 
 impl RunningCopy {
-    /// Waits until the copy is ready. Returns its affinity mask if it is pinned.
-    fn wait_until_ready(&mut self) -> Result<Option<CpuSet>, Failure> {
+    /// Waits until the copy is ready. Returns its affinity mask.
+    fn wait_until_ready(&mut self) -> Result<CpuSet, Failure> {
         let mut byte = [0];
         if self.output.read_exact(&mut byte).is_err() {
             return Err(self.failure());
         }
-        if !self.pinned {
-            return Ok(None);
-        }
-        affinity::mask_of(self.process.id()).map(Some).map_err(|error| affinity_failure(&error))
+        affinity::mask_of(self.process.id()).map_err(|error| affinity_failure(&error))
     }
 
     fn signal_start(&mut self) -> Result<(), Failure> {
@@ -229,6 +243,20 @@ mod tests {
         assert_eq!(copies.seats, vec![proof; 2]);
         assert_eq!(copies.copies.len(), 2);
         assert_eq!(affinity::mask_of(0).unwrap(), own);
+    }
+
+    #[test]
+    fn loose_copies_verify_mask_and_cpus() {
+        let own = affinity::mask_of(0).unwrap();
+        let job = TrialContext { threads: 2, mask: own.clone(), ..job_for_tests("pipe-context-switching") };
+        assert!(run(&job, SYSTEM, &["switch", "1000000"]).unwrap().seats.is_empty());
+        let wider = own.union(&[CpuId(8191)].into_iter().collect());
+        let failure = run(&TrialContext { mask: wider, ..job }, SYSTEM, &["switch", "1000000"]).err().unwrap();
+        assert!(failure.to_string().contains("the kernel set"), "{failure}");
+        let exit = parse("1 2 3 4", 9).unwrap();
+        let cpus = |list| CpuSet::parse_list(list).unwrap();
+        assert_eq!(exit.check_mask(&cpus("3-4"), &cpus("3-4")), Ok(()));
+        assert!(exit.check_mask(&cpus("4-5"), &cpus("4-5")).unwrap_err().to_string().contains("ran on CPU 3"));
     }
 
     #[test]

@@ -164,8 +164,13 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     }
 }
 
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    let program = program(parameters);
+    installed::missing(program.name, program.package)
+}
+
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
-    let program = program(job);
+    let program = program(&job.parameters);
     let unpacks = job.parameters.text("direction") == "decompress";
     check_threads(program, unpacks, job.threads)?;
     installed::require(program.name, program.package)?;
@@ -198,8 +203,8 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     Ok(measured)
 }
 
-fn program(job: &TrialContext) -> &'static Program {
-    let name = job.parameters.text("program");
+fn program(parameters: &Parameters) -> &'static Program {
+    let name = parameters.text("program");
     PROGRAMS.iter().find(|program| program.name == name).expect("`program` is one of the choices")
 }
 

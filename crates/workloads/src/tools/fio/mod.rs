@@ -58,6 +58,10 @@ pub(crate) fn describe() -> WorkloadSpec {
     }
 }
 
+pub(crate) fn missing(_: &Parameters) -> Option<String> {
+    installed::missing("fio", "fio")
+}
+
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     installed::require("fio", "fio")?;
     let scratch = Scratch::new(&std::env::temp_dir())?;
@@ -157,6 +161,7 @@ fn report(job: &TrialContext, output: &Output, measured: &mut KernelOutput) -> R
         return Err(wrong(format!("requests of {each:.0} bytes instead of {block}")));
     }
     measured.push("iops", figures.rate)?;
+    measured.push("throughput", figures.bytes_per_second / 1e6)?;
     measured.push("bandwidth", figures.bytes_per_second / f64::from(1 << 20))?;
     latencies(figures, measured)?;
     if mixed {

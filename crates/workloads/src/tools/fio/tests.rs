@@ -249,6 +249,7 @@ fn report_is_parsed_and_unrequested_results_are_rejected() {
         read.iter().map(|sample| sample.series.as_str()).collect::<Vec<_>>(),
         [
             "iops",
+            "throughput",
             "bandwidth",
             "latency-mean",
             "latency",

@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use model::values::units::Nanos;
-use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
+use model::values::workload::{Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, WorkloadSpec};
 
 use super::{cache, installed, process};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
@@ -98,6 +98,12 @@ fn all_metrics() -> Vec<MetricSpec> {
 struct Built {
     elapsed: Duration,
     objects: u64,
+}
+
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    let needed =
+        source::of(parameters.text("source")).and_then(|source| need_programs(&source, parameters.text("config")));
+    needed.err()?.unavailable().map(str::to_string)
 }
 
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {

@@ -88,6 +88,10 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
+pub(crate) fn missing(_: &Parameters) -> Option<String> {
+    installed::missing("sysbench", "sysbench")
+}
+
 pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     installed::require("sysbench", "sysbench")?;
     let test = job.parameters.text("test");

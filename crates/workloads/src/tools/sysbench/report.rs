@@ -1,4 +1,4 @@
-//! Parses the report of sysbench 1.0 line by line. Must not depend on how sysbench was started.
+//! Parses the report of sysbench 1.0 or 1.1 line by line. Must not depend on how sysbench was started.
 
 /// The values of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     }
     let report = SysbenchOutput {
         threads: number(output, "Number of threads:", "")? as u64,
-        total_time_s: number(output, "total time:", "s")?,
+        total_time_s: number(output, time_title(output), "s")?,
         events: number(output, "total number of events:", "")?,
         min_ms: number(output, "min:", "")?,
         average_ms: number(output, "avg:", "")?,
@@ -42,12 +42,17 @@ pub(super) fn read(test: &str, output: &str) -> Result<SysbenchOutput, String> {
     Err(format!("{} events in {} s are not a valid run", report.events, report.total_time_s))
 }
 
-/// Version 0.4 prints different lines, and the format after 1.0 is unknown.
+/// Returns the title of the total time, which version 1.1 has renamed.
+fn time_title(output: &str) -> &'static str {
+    if output.starts_with("sysbench 1.1.") { "time elapsed:" } else { "total time:" }
+}
+
+/// Version 0.4 prints different lines, and the format after 1.1 is unknown.
 fn check_version(output: &str) -> Result<(), String> {
     let first = output.lines().next().unwrap_or_default();
     match first.strip_prefix("sysbench ").and_then(|rest| rest.split_whitespace().next()) {
-        Some(version) if version.starts_with("1.0.") => Ok(()),
-        _ => Err(format!("line 1 '{first}' does not name version 1.0 of sysbench, the only supported one")),
+        Some(version) if version.starts_with("1.0.") || version.starts_with("1.1.") => Ok(()),
+        _ => Err(format!("line 1 '{first}' does not name sysbench 1.0 or 1.1, the supported versions")),
     }
 }
 
@@ -89,6 +94,7 @@ mod tests {
         let cases = [
             ("threads", include_str!("reports/threads-1.0.20.txt"), 2),
             ("mutex", include_str!("reports/mutex-1.0.20.txt"), 2),
+            ("mutex", include_str!("reports/mutex-1.1.0.txt"), 64),
             ("cpu", include_str!("reports/cpu-1.0.20.txt"), 2),
             ("memory", MEMORY, 2),
             ("memory", include_str!("reports/memory-none-1.0.20.txt"), 1),

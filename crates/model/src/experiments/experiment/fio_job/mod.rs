@@ -6,6 +6,8 @@ mod job;
 mod text;
 mod value;
 
+use std::collections::{HashMap, HashSet};
+
 use crate::values::plan::StoppingRule;
 use crate::values::units::Nanos;
 use crate::values::workload::WorkloadSpec;
@@ -47,12 +49,12 @@ pub fn read_jobs(
     for placement in options.placements {
         crate::placements::placement::check(placement).map_err(wrong)?;
     }
-    let (mut tasks, mut notes) = (Vec::<WorkloadGrid>::new(), Vec::new());
+    let (mut tasks, mut notes, mut names) = (Vec::<WorkloadGrid>::new(), Vec::new(), JobNames::default());
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut longest = Nanos(0);
     for section in &sections {
         let job = FioJob::new(file, section, spec)?;
-        let name = unique_name(job.name(), &tasks);
+        let name = names.unique(job.name());
         let waits = job.has_think_time()?;
         match groups.last_mut() {
             Some(group) if !waits => group.push(name.clone()),
@@ -66,7 +68,14 @@ pub fn read_jobs(
             given => given.to_vec(),
         };
         let label = Some(name).filter(|name| name != WORKLOAD);
-        tasks.push(WorkloadGrid { workload: WORKLOAD.into(), label, set: read.set, placements, threads: read.threads });
+        tasks.push(WorkloadGrid {
+            workload: WORKLOAD.into(),
+            label,
+            main: None,
+            set: read.set,
+            placements,
+            threads: read.threads,
+        });
     }
     notes.extend(groups.iter().filter(|group| group.len() > 1).map(|group| concurrency_note(group)));
     let experiment = Experiment {
@@ -75,6 +84,7 @@ pub fn read_jobs(
         repeat: repeat(longest),
         compare_by: "placement".into(),
         baseline: None,
+        efficiency: Vec::new(),
         boots: Vec::new(),
         devices: Vec::new(),
         tasks,
@@ -89,11 +99,29 @@ fn repeat(longest: Nanos) -> StoppingRule {
     StoppingRule { warmup: 0, time_limit: patience, ..REPEAT }
 }
 
-/// Makes the name of a job unique: jobs may share a name, but rows of a table may not.
-fn unique_name(name: &str, earlier: &[WorkloadGrid]) -> String {
-    let taken = |name: &str| earlier.iter().any(|task| task.title() == name);
-    let copies = (2..).map(|copy| format!("{name} copy {copy}"));
-    std::iter::once(name.to_string()).chain(copies).find(|name| !taken(name)).expect("names are endless")
+/// The names of the jobs so far. Jobs may share a name, but rows of a table may not.
+#[derive(Default)]
+struct JobNames {
+    taken: HashSet<String>,
+    /// Number of the next copy of a name.
+    next: HashMap<String, u32>,
+}
+
+impl JobNames {
+    /// Returns the name, or that of a copy. Takes constant time, however many jobs share the name.
+    fn unique(&mut self, name: &str) -> String {
+        if self.taken.insert(name.into()) {
+            return name.into();
+        }
+        let next = self.next.entry(name.into()).or_insert(2);
+        loop {
+            let copy = format!("{name} copy {next}");
+            *next += 1;
+            if self.taken.insert(copy.clone()) {
+                return copy;
+            }
+        }
+    }
 }
 
 /// Returns a note about jobs that fio would start concurrently.

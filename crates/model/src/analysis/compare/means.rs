@@ -1,0 +1,122 @@
+//! Geometric means over the tests of a comparison. Their intervals contain the measurement noise of these tests only,
+//! not the spread between tests: they are about this suite, not about all similar tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rows::{MeasuredRow, percent};
+use super::samples::ColumnSamples;
+use crate::stats::statistics::{
+    CONFIDENCE, Interval, TRIALS_MIN, geometric_mean, geometric_mean_of_ratios, welch_interval,
+};
+use crate::values::comparison::GeomeanChange;
+use crate::values::workload::Better;
+
+/// One test of a mean.
+struct RatioOfTest<'a> {
+    /// The column's value divided by the baseline's, inverted for metrics to minimise.
+    ratio: f64,
+    better: Better,
+    /// Samples of the baseline and of the column; `None` if one has a single figure.
+    sides: Option<(&'a ColumnSamples, &'a ColumnSamples)>,
+    /// Number of trials of both sides.
+    trials: usize,
+}
+
+/// Returns the mean over all tests of each column, then those over the tests of each thread count with several tests.
+pub(super) fn geomeans(rows: &[MeasuredRow<'_>], compared: &[(&str, &str)]) -> Vec<GeomeanChange> {
+    let main: Vec<&MeasuredRow<'_>> = rows.iter().filter(|measured| measured.row.main).collect();
+    let mut means: Vec<GeomeanChange> = compared.iter().filter_map(|pair| geomean(&main, *pair, None)).collect();
+    let counts: BTreeSet<usize> = main.iter().filter_map(|measured| measured.row.threads).collect();
+    for threads in counts.iter().filter(|_| counts.len() > 1) {
+        let theirs: Vec<&MeasuredRow<'_>> =
+            main.iter().copied().filter(|measured| measured.row.threads == Some(*threads)).collect();
+        let of_columns = compared.iter().filter_map(|pair| geomean(&theirs, *pair, Some(*threads)));
+        means.extend(of_columns.filter(|mean| mean.tests > 1));
+    }
+    means
+}
+
+/// Returns the mean over the tests that both columns have.
+fn geomean(
+    main: &[&MeasuredRow<'_>],
+    (column, baseline): (&str, &str),
+    threads: Option<usize>,
+) -> Option<GeomeanChange> {
+    let tests: Vec<RatioOfTest<'_>> = main.iter().filter_map(|row| ratio_of(row, column, baseline)).collect();
+    let ratios: Vec<f64> = tests.iter().map(|test| test.ratio).collect();
+    let value = geometric_mean(&ratios, CONFIDENCE)?.value;
+    // The value follows from the changes of the rows, which are ratios of medians; the interval is that of mean
+    // logarithms.
+    let interval = interval(&tests).map(|interval| interval.widened_to(value));
+    Some(GeomeanChange {
+        name: column.into(),
+        threads,
+        change_percent: percent(value),
+        ci_low: interval.map(|interval| percent(interval.low)),
+        ci_high: interval.map(|interval| percent(interval.high)),
+        tests: tests.len(),
+        trials: tests.iter().map(|test| test.trials).sum(),
+    })
+}
+
+fn ratio_of<'a>(measured: &'a MeasuredRow<'_>, column: &str, baseline: &str) -> Option<RatioOfTest<'a>> {
+    let row = &measured.row;
+    let value = row.values.get(column)?;
+    let ratio = 1.0 + value.change_percent? / 100.0;
+    let sides = measured.samples.get(baseline).zip(measured.samples.get(column));
+    Some(RatioOfTest {
+        ratio: if row.better == Better::Higher { ratio } else { 1.0 / ratio },
+        better: row.better,
+        sides,
+        trials: row.values.get(baseline).map_or(0, |baseline| baseline.samples) + value.samples,
+    })
+}
+
+/// Returns the interval of the mean ratio; `None` if a test has too few trials.
+fn interval(tests: &[RatioOfTest<'_>]) -> Option<Interval> {
+    let sides: Vec<_> = tests.iter().map(|test| Some((test.better, test.sides?))).collect::<Option<_>>()?;
+    let pairs: Option<Vec<Vec<f64>>> = sides.iter().map(|(better, sides)| ratios(*better, *sides)).collect();
+    match pairs {
+        Some(pairs) if pairs.iter().all(|ratios| ratios.len() >= TRIALS_MIN) => {
+            geometric_mean_of_ratios(&pairs, CONFIDENCE)?.interval
+        }
+        Some(_) => None,
+        None => interval_of_blocks(&sides),
+    }
+}
+
+/// Returns the ratio of each pair of trials; `None` if the sides are not paired.
+fn ratios(better: Better, (baseline, candidate): (&ColumnSamples, &ColumnSamples)) -> Option<Vec<f64>> {
+    let (baseline, candidate) = ColumnSamples::pairs(baseline, candidate)?;
+    let ratio = |(baseline, candidate): (f64, f64)| match better {
+        Better::Higher => candidate / baseline,
+        Better::Lower => baseline / candidate,
+    };
+    Some(baseline.into_iter().zip(candidate).map(ratio).collect())
+}
+
+/// Returns the interval between sides of different runs. All trials of a block share its disturbances, so that a block,
+/// not a trial, is one observation: the mean logarithm over the tests.
+fn interval_of_blocks(sides: &[(Better, (&ColumnSamples, &ColumnSamples))]) -> Option<Interval> {
+    let baseline = blocks(sides.iter().map(|(better, (baseline, _))| (*better, *baseline)))?;
+    let candidate = blocks(sides.iter().map(|(better, (_, candidate))| (*better, *candidate)))?;
+    let enough = baseline.len().min(candidate.len()) >= TRIALS_MIN;
+    let interval = welch_interval(&baseline, &candidate, CONFIDENCE).filter(|_| enough)?;
+    Interval::between(interval.low.exp(), interval.high.exp())
+}
+
+/// Returns the mean logarithm over the tests of each block in which all tests were measured.
+fn blocks<'a>(tests: impl Iterator<Item = (Better, &'a ColumnSamples)>) -> Option<Vec<f64>> {
+    let mut sums: BTreeMap<(usize, u32), (usize, f64)> = BTreeMap::new();
+    let mut count = 0;
+    for (better, samples) in tests {
+        count += 1;
+        for (block, value) in samples.by_block()? {
+            let logarithm = if better == Better::Higher { value.ln() } else { -value.ln() };
+            let (tests, sum) = sums.entry(block).or_default();
+            (*tests, *sum) = (*tests + 1, *sum + logarithm);
+        }
+    }
+    let complete = sums.into_values().filter(|(tests, _)| *tests == count);
+    Some(complete.map(|(tests, sum)| sum / tests as f64).collect())
+}

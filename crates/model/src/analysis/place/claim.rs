@@ -1,0 +1,115 @@
+//! The conclusion about the winner, from the state of the search and the fresh pairs.
+
+use serde::Serialize;
+
+use super::RaceState;
+use crate::stats::racing::{ConfirmResult, Confirmation, Race, State};
+use crate::values::record::EndReason;
+use crate::values::workload::Better;
+
+/// A search is undecided if its pairs do not exclude a gain of this size, in percent.
+const UNDECIDED_GAIN_PERCENT: f64 = 10.0;
+/// A gain is likely if its predicted range excludes zero, and its fresh pairs exceed this many standard errors.
+const LIKELY_ERRORS: f64 = 1.0;
+/// Half-width of a 95 % interval in standard errors, approximately.
+const ERRORS_OF_INTERVAL: f64 = 2.2;
+
+/// Conclusion about the winner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// It is better than the baseline.
+    Better,
+    /// It is probably better than the baseline: search and fresh pairs agree, but the pairs are too few to prove it.
+    Likely,
+    /// No placement exceeds the baseline by more than the indifference.
+    KernelIsBest,
+    /// No difference between the best candidate and the baseline was found.
+    NoDifferenceSeen,
+    /// The model's favourite. The budget did not allow any fresh pairs.
+    Provisional,
+    /// Too much noise, or too little time, for a conclusion.
+    Inconclusive,
+    /// The program failed in most of its runs, so its results mean nothing.
+    ProgramFails,
+    /// The baseline has no valid trial, so there is no comparison.
+    NoReference,
+    /// The search has not ended.
+    Unfinished,
+}
+
+impl Claim {
+    /// Whether there is an answer to apply or to save.
+    pub fn is_decided(self) -> bool {
+        matches!(self, Self::Better | Self::Likely | Self::KernelIsBest | Self::NoDifferenceSeen)
+    }
+
+    /// Whether the winner is the baseline.
+    pub(super) fn keeps_baseline(self) -> bool {
+        matches!(self, Self::KernelIsBest | Self::NoDifferenceSeen)
+    }
+
+    /// Returns the claim of a search or race in its present state.
+    pub(super) fn of(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Self {
+        if state.end_reason() == Some(EndReason::NoReference) {
+            return Self::NoReference;
+        }
+        if state.end_reason().is_none() {
+            return Self::Unfinished;
+        }
+        if state.tally().program_failures().is_some_and(|failures| failures.most) {
+            return Self::ProgramFails;
+        }
+        let has_search = state.plan().race.as_ref().is_some_and(|race| race.search.is_some());
+        if has_search { of_search(state, confirmed) } else { of_race(state, confirmed) }
+    }
+}
+
+/// The claim of a search with fresh pairs, which are unbiased: a candidate that led by chance is not better.
+fn of_search(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Claim {
+    let Some(confirmed) = confirmed else {
+        return match (state.leader(), state.challenger()) {
+            // There is no other candidate.
+            (Some(0), None) => Claim::KernelIsBest,
+            (_, Some(_)) => Claim::Provisional,
+            _ => Claim::Inconclusive,
+        };
+    };
+    match confirmed.verdict {
+        ConfirmResult::Faster => Claim::Better,
+        ConfirmResult::Slower => Claim::KernelIsBest,
+        ConfirmResult::NoDifferenceSeen { .. } if is_likely(state, &confirmed) => Claim::Likely,
+        ConfirmResult::NoDifferenceSeen { .. }
+            if confirmed.excluded_gain_percent(state.metric().better) <= UNDECIDED_GAIN_PERCENT =>
+        {
+            Claim::NoDifferenceSeen
+        }
+        ConfirmResult::NoDifferenceSeen { .. } => Claim::Inconclusive,
+    }
+}
+
+fn is_likely(state: &RaceState<'_>, confirmed: &Confirmation) -> bool {
+    let (Some(search), Some(challenger)) = (state.search(), state.challenger()) else { return false };
+    let gain =
+        if state.metric().better == Better::Lower { -confirmed.change_percent } else { confirmed.change_percent };
+    let error = (confirmed.ci_high - confirmed.ci_low) / 2.0 / ERRORS_OF_INTERVAL;
+    gain > LIKELY_ERRORS * error && search.outlook().predictions[challenger].high < 0.0
+}
+
+/// The claim of a race of all candidates, without a search.
+fn of_race(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Claim {
+    let race_state = state.race().map_or(State::Racing, Race::state);
+    let resolved = race_state.is_resolved();
+    match race_state {
+        State::NoReference | State::NobodyLeft => return Claim::NoReference,
+        State::Racing => return Claim::Inconclusive,
+        _ => {}
+    }
+    match confirmed.map(|confirmed| confirmed.verdict) {
+        Some(ConfirmResult::Faster) => Claim::Better,
+        Some(ConfirmResult::Slower) if resolved => Claim::KernelIsBest,
+        Some(ConfirmResult::NoDifferenceSeen { wide: false }) if resolved => Claim::NoDifferenceSeen,
+        None if resolved && state.leader() == Some(0) => Claim::KernelIsBest,
+        _ => Claim::Inconclusive,
+    }
+}

@@ -1,0 +1,215 @@
+//! Finds a good candidate in 20 to 100 trials, fewer than a race needs for one block: a model of the program predicts all
+//! candidates from the trials of a few, and small incomplete blocks run those that may be the best. A search is a fold
+//! over its complete blocks, like a race, so replaying stored blocks results in the same state. Must not depend on
+//! topologies, the execution of trials, or the clock.
+//!
+//! The prior over the candidates of this machine is made by simulating several hundred random programs on it
+//! (`ensemble`); conditioning it on trials (`posterior`) learns the program. Blocks follow draws of the posterior
+//! (Thompson, Biometrika 25, 1933). The model only chooses the trials: the reported gain comes from fresh pairs, so a wrong
+//! model costs trials, but makes no false claim. Evidence: `cargo bench -p lab --bench place -- --what few`.
+
+mod blocks;
+mod ensemble;
+mod features;
+mod generic;
+mod linear;
+mod outlook;
+mod posterior;
+mod programs;
+mod random;
+
+use std::sync::Arc;
+
+pub use ensemble::Prior;
+pub use features::{
+    ByLevel, CacheUse, CandidateFeatures, CoreUse, FeatureTable, Features, Hint, LEVELS, MachineSummary,
+    MemoryFeatures, PagePolicy,
+};
+pub use outlook::{Missed, Outlook, Prediction, SearchClaim, SearchStanding};
+pub use programs::log_times;
+pub use random::Random;
+
+use crate::stats::racing::missing::{AttemptCount, DropReason};
+use crate::stats::racing::{End, KILL_FACTOR, Lap, State};
+use crate::values::workload::Better;
+use posterior::{BASELINE_NOISE, Observation, Posterior};
+
+/// The search ends early if the winner is stated to miss less than this on average (logarithm).
+const RESOLVED_MISS: f64 = 0.005;
+/// Share of the trials that confirm the winner, and the minimum number of pairs.
+const CONFIRM_PAIRS_SHARE: f64 = 0.1;
+const CONFIRM_PAIRS_MIN: u32 = 3;
+/// A candidate without trials must be expected to be better than those with trials by more than this to be the leader.
+const UNTRIED_GAIN: f64 = 0.01;
+/// From this number of trials of the search on, a race of [`Search::survivors`] finds the best of them with fewer further
+/// trials.
+pub const RACE_AFTER: usize = 120;
+/// Number of candidates that enter this race.
+pub const SURVIVORS: usize = 20;
+
+/// A search among candidates, identified by their indices. Index 0 is the baseline.
+#[derive(Clone, Debug)]
+pub struct Search {
+    prior: Arc<Prior>,
+    better: Better,
+    observations: Vec<Observation>,
+    counts: Vec<AttemptCount>,
+    /// Why a candidate was dropped.
+    dropped: Vec<Option<DropReason>>,
+    posterior: Posterior,
+    blocks: usize,
+    trials: usize,
+    state: State,
+}
+
+/// Returns the number of pairs of the confirmation for a budget of trials, search and confirmation together.
+pub fn confirm_pairs(trials: usize) -> u32 {
+    ((CONFIRM_PAIRS_SHARE * trials as f64).round() as u32).max(CONFIRM_PAIRS_MIN)
+}
+
+impl Search {
+    /// Returns a search before its first block.
+    pub fn new(prior: Arc<Prior>, better: Better) -> Self {
+        let count = prior.candidates;
+        assert!(count > 0, "a search needs at least the baseline");
+        Self {
+            posterior: Posterior::before(&prior),
+            prior,
+            better,
+            observations: Vec::new(),
+            counts: vec![AttemptCount::default(); count],
+            dropped: vec![None; count],
+            blocks: 0,
+            trials: 0,
+            state: if count < 2 { State::OnlyOneLeft } else { State::Racing },
+        }
+    }
+
+    /// Returns the candidates of the next block in ascending order, if the search may use `affordable` further trials:
+    /// usually about 7, so that the last block ends with the budget. Empty after the end, and with fewer than 2 trials.
+    pub fn next_block(&self, affordable: usize) -> Vec<usize> {
+        if self.state == State::Racing { blocks::choose(self, affordable) } else { Vec::new() }
+    }
+
+    /// Adds a complete block. Candidates that were dropped are ignored, and a block after the end changes nothing.
+    pub fn push(&mut self, laps: &[(usize, Lap)]) {
+        if self.state != State::Racing {
+            return;
+        }
+        let block = self.blocks;
+        for (candidate, lap) in laps {
+            if self.is_active(*candidate)
+                && let Some(value) = self.note(*candidate, lap)
+            {
+                self.observations.push(Observation { candidate: *candidate, block, value });
+            }
+        }
+        self.blocks += 1;
+        self.drop_candidates();
+        if !self.observations.is_empty() {
+            self.posterior = Posterior::new(&self.prior, &self.observations);
+        }
+        if self.state == State::Racing && self.is_resolved() {
+            self.state = State::Resolved;
+        }
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Ends the search from outside, unresolved; the leader is kept.
+    pub fn end(&mut self, reason: End) {
+        if self.state == State::Racing {
+            self.state = match reason {
+                End::Budget => State::OutOfBudget,
+                End::User => State::Stopped,
+            };
+        }
+    }
+
+    /// Number of complete blocks.
+    pub fn blocks(&self) -> u32 {
+        self.blocks as u32
+    }
+
+    /// Number of trials, as far as blocks show: one per outcome, two if it has no result and was repeated.
+    pub fn trials(&self) -> usize {
+        self.trials
+    }
+
+    /// Number of trials of a candidate with a value.
+    pub fn trials_of(&self, candidate: usize) -> usize {
+        self.observations.iter().filter(|trial| trial.candidate == candidate).count()
+    }
+
+    /// Returns the candidate that is expected to be the best, preferably one that was run. `None` before the first
+    /// value.
+    pub fn leader(&self) -> Option<usize> {
+        if self.observations.is_empty() {
+            return None;
+        }
+        let mean = |candidate: &usize| self.posterior.mean[*candidate];
+        let best = self.expected_best()?;
+        let tried = self.active().filter(|candidate| self.trials_of(*candidate) > 0);
+        let tried = tried.min_by(|one, other| mean(one).total_cmp(&mean(other)));
+        Some(tried.filter(|tried| mean(tried) - mean(&best) <= UNTRIED_GAIN).unwrap_or(best))
+    }
+
+    /// Returns the time limit of a trial: 5 times the smallest median of a candidate, in the metric's unit. `None` before
+    /// the first value, and if more is better. Only meaningful if the metric is wall time. It should not be applied to the
+    /// baseline.
+    pub fn abort_limit(&self) -> Option<f64> {
+        let known = self.better == Better::Lower && !self.observations.is_empty();
+        known.then(|| KILL_FACTOR * posterior::lowest(&self.observations).exp())
+    }
+
+    /// Standard deviation of the logarithm of the ratio of the leader to the baseline in one pair, for
+    /// [`crate::stats::racing::confirm_moderated`]. `None` before the first block.
+    pub fn pair_deviation(&self) -> Option<f64> {
+        (!self.observations.is_empty()).then(|| self.posterior.noise * (1.0 + BASELINE_NOISE.powi(2)).sqrt())
+    }
+
+    fn is_active(&self, candidate: usize) -> bool {
+        self.dropped.get(candidate).is_some_and(Option::is_none)
+    }
+
+    fn active(&self) -> impl Iterator<Item = usize> + Clone {
+        (0..self.dropped.len()).filter(|candidate| self.is_active(*candidate))
+    }
+
+    /// Returns the active candidate with the smallest expected time.
+    fn expected_best(&self) -> Option<usize> {
+        let mean = |candidate: &usize| self.posterior.mean[*candidate];
+        self.active().min_by(|one, other| mean(one).total_cmp(&mean(other)))
+    }
+
+    /// Counts an outcome, and returns its value.
+    fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
+        self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
+        self.counts[candidate].note(lap, self.better)
+    }
+
+    /// Drops candidates that cannot be measured, by the rules of the race. Without the baseline, the search ends.
+    fn drop_candidates(&mut self) {
+        for candidate in 0..self.counts.len() {
+            let Some(reason) = self.counts[candidate].leaves().filter(|_| self.is_active(candidate)) else { continue };
+            // The baseline stays, however slow it is.
+            if candidate == 0 && reason == DropReason::TooSlow {
+                continue;
+            }
+            self.dropped[candidate] = Some(reason);
+            if candidate == 0 {
+                self.state = State::NoReference;
+            }
+        }
+        if self.state == State::Racing && self.active().count() < 2 {
+            self.state = State::OnlyOneLeft;
+        }
+    }
+
+    fn is_resolved(&self) -> bool {
+        let is_tried = self.leader().is_some_and(|leader| self.trials_of(leader) > 1);
+        is_tried && self.missed().is_some_and(|missed| missed.mean < RESOLVED_MISS)
+    }
+}

@@ -1,0 +1,175 @@
+//! Statements of a search: the miss, the predicted range of every candidate, and the candidates that remain for a
+//! race. Uses draws with a minimum share of hypotheses without assumptions, because a model may be too sure of itself.
+
+use serde::{Deserialize, Serialize};
+
+use super::random::Random;
+use super::{SURVIVORS, Search};
+use crate::stats::racing::RankClaim;
+use crate::stats::racing::missing::DropReason;
+
+/// Number of draws for what may be missed, and for predictions of all candidates.
+const MISSED_DRAWS: usize = 80;
+const OUTLOOK_DRAWS: usize = 250;
+/// Quantiles of a predicted range of 90 %.
+const RANGE: (f64, f64) = (0.05, 0.95);
+const BOUND: f64 = 0.9;
+/// A draw counts for a candidate that is within this of the best (logarithm).
+const NEAR_BEST: f64 = 0.01;
+
+/// The distance of the leader from the best candidate, as a fraction of the metric: 0.01 is 1 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missed {
+    pub mean: f64,
+    /// It is smaller with a probability of 90 %.
+    pub bound90: f64,
+}
+
+/// Prediction for a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// Logarithm of the ratio of its time to that of the baseline; negative is better, also for metrics to maximise.
+    pub mean: f64,
+    /// Lower and upper end of the 90 % range.
+    pub low: f64,
+    pub high: f64,
+    /// Probability of being the best candidate.
+    pub best: f64,
+    /// Probability of being the best candidate or within 1 % of it.
+    pub near_best: f64,
+}
+
+/// Predictions of all candidates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// `None` if there is no candidate.
+    pub missed: Option<Missed>,
+    /// One entry per candidate.
+    pub predictions: Vec<Prediction>,
+}
+
+/// A candidate's position after a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchStanding {
+    pub candidate: usize,
+    /// Number of its trials with a value.
+    pub trials: usize,
+    pub prediction: Prediction,
+    pub claim: SearchClaim,
+}
+
+/// Conclusion about a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SearchClaim {
+    Leads,
+    /// It was run; its prediction contains its trials.
+    Run,
+    /// It was not run.
+    Predicted,
+    /// It was dropped for this reason.
+    Dropped(RankClaim),
+}
+
+impl Search {
+    /// Returns what the leader may miss. Before the first block, the leader is the candidate that is expected to be the
+    /// best.
+    pub fn missed(&self) -> Option<Missed> {
+        self.missed_by(&self.stated_draws("missed", MISSED_DRAWS))
+    }
+
+    /// Returns predictions of all candidates; before the first block, those of the prior. Takes longer than a block.
+    pub fn outlook(&self) -> Outlook {
+        let draws = self.stated_draws("outlook", OUTLOOK_DRAWS);
+        let count = self.counts.len();
+        let (mut best, mut near_best) = (vec![0.0; count], vec![0.0; count]);
+        let share = 1.0 / draws.len() as f64;
+        for draw in &draws {
+            let lowest = self.active().min_by(|one, other| draw[*one].total_cmp(&draw[*other])).unwrap_or(0);
+            best[lowest] += share;
+            self.active().filter(|one| draw[*one] <= draw[lowest] + NEAR_BEST).for_each(|one| near_best[one] += share);
+        }
+        let prediction = |candidate: usize| {
+            let mut values: Vec<f64> = draws.iter().map(|draw| draw[candidate]).collect();
+            values.sort_by(f64::total_cmp);
+            Prediction {
+                mean: self.posterior.mean[candidate],
+                low: quantile(&values, RANGE.0),
+                high: quantile(&values, RANGE.1),
+                best: best[candidate],
+                near_best: near_best[candidate],
+            }
+        };
+        Outlook { missed: self.missed_by(&draws), predictions: (0..count).map(prediction).collect() }
+    }
+
+    /// Returns all candidates with an outlook: the leader, then by expected time, then those that were dropped.
+    pub fn standings(&self, outlook: &Outlook) -> Vec<SearchStanding> {
+        let leader = self.leader();
+        let mut standings: Vec<SearchStanding> = (0..self.counts.len())
+            .map(|candidate| SearchStanding {
+                candidate,
+                trials: self.trials_of(candidate),
+                prediction: outlook.predictions[candidate],
+                claim: self.claim(candidate, leader),
+            })
+            .collect();
+        let rank = |standing: &SearchStanding| match standing.claim {
+            SearchClaim::Leads => 0,
+            SearchClaim::Run | SearchClaim::Predicted => 1,
+            SearchClaim::Dropped(_) => 2,
+        };
+        standings.sort_by(|one, other| {
+            rank(one).cmp(&rank(other)).then(one.prediction.mean.total_cmp(&other.prediction.mean))
+        });
+        standings
+    }
+
+    fn claim(&self, candidate: usize, leader: Option<usize>) -> SearchClaim {
+        let reason = || self.counts[candidate].reason.clone();
+        match self.dropped[candidate] {
+            Some(DropReason::NotProven) => SearchClaim::Dropped(RankClaim::NotProven(reason())),
+            Some(DropReason::Failed) => SearchClaim::Dropped(RankClaim::Failed(reason())),
+            Some(DropReason::TooSlow) => SearchClaim::Dropped(RankClaim::TooSlow { times: None }),
+            None if Some(candidate) == leader => SearchClaim::Leads,
+            None if self.trials_of(candidate) > 0 => SearchClaim::Run,
+            None => SearchClaim::Predicted,
+        }
+    }
+
+    /// Returns the candidates that a race should continue with, in ascending order: the baseline, the leader and those
+    /// that are most likely within 1 % of the best.
+    pub fn survivors(&self) -> Vec<usize> {
+        let outlook = self.outlook();
+        let near = |candidate: &usize| outlook.predictions[*candidate].near_best;
+        let mut ranked: Vec<usize> =
+            self.active().filter(|candidate| *candidate > 0 && near(candidate) > 0.0).collect();
+        ranked.sort_by(|one, other| near(other).total_cmp(&near(one)));
+        let mut survivors: Vec<usize> = [Some(0), self.leader()].into_iter().flatten().collect();
+        for candidate in ranked {
+            if survivors.len() < SURVIVORS && !survivors.contains(&candidate) {
+                survivors.push(candidate);
+            }
+        }
+        survivors.sort_unstable();
+        survivors.dedup();
+        survivors
+    }
+
+    fn stated_draws(&self, purpose: &str, count: usize) -> Vec<Vec<f64>> {
+        let mut random = Random::new(self.prior.seed, &format!("{purpose} {}", self.blocks));
+        self.posterior.cautious_draws(&self.prior, count, &mut random)
+    }
+
+    fn missed_by(&self, draws: &[Vec<f64>]) -> Option<Missed> {
+        let leader = self.leader().or_else(|| self.expected_best())?;
+        let lowest = |draw: &[f64]| self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min);
+        let mut missed: Vec<f64> = draws.iter().map(|draw| (draw[leader] - lowest(draw)).max(0.0).exp_m1()).collect();
+        missed.sort_by(f64::total_cmp);
+        Some(Missed { mean: missed.iter().sum::<f64>() / missed.len() as f64, bound90: quantile(&missed, BOUND) })
+    }
+}
+
+/// Returns a quantile of sorted values.
+fn quantile(sorted: &[f64], at: f64) -> f64 {
+    sorted[((sorted.len() as f64 * at).ceil() as usize).clamp(1, sorted.len()) - 1]
+}

@@ -1,0 +1,336 @@
+//! Searches on model machines with simulated programs: replay, blocks, drops, honesty, small sets of candidates.
+
+mod machines;
+
+use std::sync::Arc;
+
+use machines::model;
+use model::placements::candidates::{SearchSpace, Threads, candidates, features, machine_features};
+use model::stats::racing::{End, Lap, State};
+use model::stats::search::{
+    Features, Hint, Prior, Random, Search, SearchClaim, SearchStanding, confirm_pairs, log_times,
+};
+use model::values::placement::Placement;
+use model::values::plan::{EarlierProgram, ProgramKind, SearchPlan, ThreadChoice};
+use model::values::workload::Better;
+
+/// The candidates of a machine.
+struct Field {
+    plan: SearchPlan,
+    placements: Vec<Placement>,
+    features: Features,
+}
+
+fn field(machine: &str, threads: Threads) -> Field {
+    let topology = model(machine);
+    let placements = candidates(&topology, &SearchSpace { threads, ..SearchSpace::default() })
+        .expect("the space is valid")
+        .placements;
+    let choice = match threads {
+        Threads::Fixed(_) => ThreadChoice::Fixed,
+        Threads::Searched => ThreadChoice::Searched,
+        Threads::Unspecified => ThreadChoice::Command,
+    };
+    let plan = SearchPlan::new(choice, machine_features(&topology));
+    let features = features(&plan, &placements, None);
+    Field { plan, placements, features }
+}
+
+impl Field {
+    fn prior(&self) -> Arc<Prior> {
+        Arc::new(Prior::new(&self.plan, &self.features))
+    }
+
+    fn truth(&self, kind: ProgramKind, seed: u64) -> Vec<f64> {
+        let table = &self.features.tables[self.features.tables.len() / 2];
+        let times = log_times(kind, &self.features, table, &mut Random::new(seed, "truth"));
+        times.iter().map(|time| time - times[0]).collect()
+    }
+}
+
+/// A block in which the candidates take their true times, with noise that depends on the seed, block and candidate.
+fn laps(search: &Search, block: &[usize], truth: &[f64], noise: f64, seed: u64) -> Vec<(usize, Lap)> {
+    let lap = |candidate: &usize| {
+        let mut random = Random::new(seed, &format!("noise {} {candidate}", search.blocks()));
+        (*candidate, Lap::Value((truth[*candidate] + noise * random.normal()).exp()))
+    };
+    block.iter().map(lap).collect()
+}
+
+/// Runs a search until it ends or has used its trials. Returns it with its blocks.
+fn run(prior: &Arc<Prior>, truth: &[f64], trials: usize, seed: u64) -> (Search, Vec<Vec<(usize, Lap)>>) {
+    let mut search = Search::new(prior.clone(), Better::Lower);
+    let mut blocks = Vec::new();
+    loop {
+        let block = search.next_block(trials.saturating_sub(search.trials()));
+        if block.is_empty() {
+            break;
+        }
+        blocks.push(laps(&search, &block, truth, 0.02, seed));
+        search.push(blocks.last().expect("a block was added"));
+    }
+    search.end(End::Budget);
+    (search, blocks)
+}
+
+fn regret(search: &Search, truth: &[f64]) -> f64 {
+    truth[search.leader().expect("a block was run")] - truth.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+#[test]
+fn search_finds_good_candidates_of_simulated_programs() {
+    let field = field("xeon-e5-2640-x2", Threads::Searched);
+    let prior = field.prior();
+    let (mut good, mut runs) = (0, 0);
+    for kind in [ProgramKind::Sharing, ProgramKind::Bandwidth, ProgramKind::Serial, ProgramKind::Lock] {
+        for seed in 0..3 {
+            let truth = field.truth(kind, seed);
+            let (search, _) = run(&prior, &truth, 32, seed);
+            runs += 1;
+            good += u32::from(regret(&search, &truth) < 0.05);
+            println!("{kind:?} {seed}: regret {:.3}, {:?}", regret(&search, &truth), search.missed());
+        }
+    }
+    assert!(good * 10 >= runs * 8, "{good} of {runs} of {} candidates", field.placements.len());
+}
+
+#[test]
+fn replayed_blocks_give_the_same_next_block() {
+    let field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let prior = field.prior();
+    let truth = field.truth(ProgramKind::Generic, 5);
+    let (whole, blocks) = run(&prior, &truth, 40, 5);
+    for cut in 0..blocks.len() {
+        // The prior is made again, as after a restart.
+        let mut search = Search::new(field.prior(), Better::Lower);
+        blocks[..cut].iter().for_each(|block| search.push(block));
+        let next = search.next_block(40 - search.trials());
+        assert_eq!(next, blocks[cut].iter().map(|(candidate, _)| *candidate).collect::<Vec<_>>(), "block {cut}");
+    }
+    let mut search = Search::new(prior, Better::Lower);
+    blocks.iter().for_each(|block| search.push(block));
+    search.end(End::Budget);
+    assert_eq!((search.leader(), search.missed()), (whole.leader(), whole.missed()));
+    assert_eq!(search.survivors(), whole.survivors());
+}
+
+#[test]
+fn blocks_are_distinct_sorted_and_within_the_budget() {
+    for (machine, threads) in [
+        ("ryzen5-2600", Threads::Fixed(6)),
+        ("rk3399", Threads::Fixed(1)),
+        ("rpi5-numafake8", Threads::Unspecified),
+        ("grace-cxl", Threads::Searched),
+    ] {
+        let field = field(machine, threads);
+        let truth = field.truth(ProgramKind::Bandwidth, 1);
+        let (search, blocks) = run(&field.prior(), &truth, 26, 1);
+        assert!(search.trials() <= 26 && search.leader().is_some(), "{machine}");
+        for (number, block) in blocks.iter().enumerate() {
+            let members: Vec<usize> = block.iter().map(|(candidate, _)| *candidate).collect();
+            assert!(members.windows(2).all(|pair| pair[0] < pair[1]), "{machine} {members:?}");
+            assert!(members.len() >= 2 && *members.last().unwrap() < field.placements.len(), "{machine} {members:?}");
+            assert!(number % 3 != 0 || members[0] == 0, "every third block has the baseline: {machine} {members:?}");
+        }
+    }
+}
+
+#[test]
+fn first_block_is_a_ladder_if_threads_are_searched() {
+    let field = field("grace-cxl", Threads::Searched);
+    let block = Search::new(field.prior(), Better::Lower).next_block(32);
+    let mut threads: Vec<usize> = block[1..].iter().map(|candidate| field.placements[*candidate].threads).collect();
+    threads.sort_unstable();
+    assert_eq!((block[0], block.len()), (0, 7));
+    let most = field.placements.iter().map(|placement| placement.threads).max().unwrap();
+    assert_eq!((threads[0], *threads.last().unwrap()), (1, most), "{threads:?}");
+    threads.dedup();
+    assert_eq!(threads.len(), 6, "{threads:?}");
+}
+
+#[test]
+fn dropped_candidates_never_come_back() {
+    let field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let truth = field.truth(ProgramKind::Sharing, 2);
+    let mut search = Search::new(field.prior(), Better::Lower);
+    let mut failed = std::collections::BTreeMap::new();
+    for _ in 0..14 {
+        let block = search.next_block(7);
+        for candidate in &block {
+            assert!(failed.get(candidate).copied().unwrap_or(0) < 3, "{candidate} was dropped");
+        }
+        let mut outcomes = laps(&search, &block, &truth, 0.02, 2);
+        for (candidate, lap) in &mut outcomes {
+            if *candidate % 2 == 1 {
+                *failed.entry(*candidate).or_insert(0) += 1;
+                *lap = if *candidate % 4 == 1 { Lap::NotProven("moved".into()) } else { Lap::Failed("signal".into()) };
+            }
+        }
+        search.push(&outcomes);
+    }
+    let dropped = failed.iter().find(|(_, count)| **count == 3).expect("the leader among them fails three times");
+    let outlook = search.outlook();
+    let standing = search.standings(&outlook).into_iter().find(|one| one.candidate == *dropped.0).unwrap();
+    assert!(matches!(standing.claim, SearchClaim::Dropped(_)), "{standing:?}");
+    assert!(outlook.predictions[*dropped.0].best.abs() < f64::MIN_POSITIVE);
+    assert!(!search.survivors().contains(dropped.0));
+}
+
+#[test]
+fn baseline_that_fails_ends_the_search() {
+    let field = field("ryzen5-2600", Threads::Fixed(6));
+    let mut search = Search::new(field.prior(), Better::Lower);
+    for _ in 0..9 {
+        let block = search.next_block(9);
+        let lap = |candidate: &usize| {
+            (*candidate, if *candidate == 0 { Lap::Failed("exit status 1".into()) } else { Lap::Value(1.0) })
+        };
+        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+    }
+    assert_eq!(search.state(), State::NoReference);
+    assert!(search.next_block(50).is_empty());
+}
+
+#[test]
+fn killed_trials_are_lower_bounds_and_drop_after_two() {
+    let field = field("ryzen5-2600", Threads::Fixed(6));
+    let count = field.placements.len();
+    let mut search = Search::new(field.prior(), Better::Lower);
+    let mut killed = 0;
+    while killed < 2 {
+        let block = search.next_block(count);
+        let lap = |candidate: &usize| {
+            (*candidate, if *candidate == 1 { Lap::TooSlow { at_least: 5.0 } } else { Lap::Value(1.0) })
+        };
+        killed += usize::from(block.contains(&1));
+        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+    }
+    assert!(search.abort_limit().is_some_and(|limit| (limit - 5.0).abs() < 1e-9), "{:?}", search.abort_limit());
+    assert!(!search.survivors().contains(&1));
+    assert_ne!(search.leader(), Some(1));
+}
+
+#[test]
+fn larger_values_win_if_the_metric_is_to_be_maximised() {
+    let field = field("ryzen5-2600", Threads::Fixed(6));
+    let mut search = Search::new(field.prior(), Better::Higher);
+    for _ in 0..5 {
+        let block = search.next_block(8);
+        let lap = |candidate: &usize| (*candidate, Lap::Value(if *candidate == 2 { 130.0 } else { 100.0 }));
+        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+    }
+    assert_eq!((search.leader(), search.abort_limit()), (Some(2), None));
+    let prediction = search.outlook().predictions[2];
+    assert!(prediction.low < prediction.mean && prediction.mean < prediction.high && prediction.high < 0.0);
+    assert!(prediction.best > 0.5, "{prediction:?}");
+}
+
+#[test]
+fn few_candidates_are_measured_and_resolved() {
+    let all = field("ryzen5-2600", Threads::Fixed(6));
+    for count in [1, 2, 3, 10] {
+        let placements: Vec<Placement> = all.placements.iter().take(count).cloned().collect();
+        let features = features(&all.plan, &placements, None);
+        let prior = Arc::new(Prior::new(&all.plan, &features));
+        let mut truth = vec![0.0; count];
+        *truth.last_mut().unwrap() = -0.1;
+        let (search, blocks) = run(&prior, &truth, 60, 4);
+        if count == 1 {
+            assert_eq!((search.state(), blocks.len()), (State::OnlyOneLeft, 0));
+            continue;
+        }
+        assert_eq!(search.leader(), Some(count - 1), "{count}");
+        assert!(search.missed().unwrap().mean < 0.02, "{count}: {:?}", search.missed());
+    }
+}
+
+#[test]
+fn wrong_models_do_not_break_the_stated_bound() {
+    // The times of a program belong to other candidates, so no simulated program is like it.
+    let field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let prior = field.prior();
+    let (mut held, runs) = (0, 12);
+    for seed in 0..runs {
+        let mut truth = field.truth(ProgramKind::Sharing, 7);
+        let mut random = Random::new(seed, "permutation");
+        for index in (2..truth.len()).rev() {
+            truth.swap(index, 1 + random.below(index));
+        }
+        let (search, _) = run(&prior, &truth, 60, seed);
+        held += u64::from(regret(&search, &truth).exp_m1() <= search.missed().unwrap().bound90);
+    }
+    assert!(held * 4 >= runs * 3, "{held} of {runs}");
+}
+
+#[test]
+fn guess_before_any_trial_predicts_every_candidate() {
+    let field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let search = Search::new(field.prior(), Better::Lower);
+    let outlook = search.outlook();
+    assert_eq!((search.leader(), search.abort_limit()), (None, None));
+    assert_eq!(outlook.predictions.len(), field.placements.len());
+    assert!(outlook.missed.is_some_and(|missed| missed.mean > 0.0 && missed.bound90 >= missed.mean / 2.0));
+    let sum: f64 = outlook.predictions.iter().map(|one| one.best).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    assert!(outlook.predictions[1..].iter().all(|one| one.low < one.high));
+    let predicted = |standing: &SearchStanding| standing.claim == SearchClaim::Predicted;
+    assert!(search.standings(&outlook).iter().all(predicted));
+}
+
+#[test]
+fn search_without_assumptions_still_finds_the_best() {
+    let mut field = field("ryzen5-2600", Threads::Fixed(6));
+    field.plan.programs.clear();
+    let mut truth = vec![0.0; field.placements.len()];
+    truth[3] = -0.2;
+    let (search, _) = run(&field.prior(), &truth, 60, 9);
+    assert_eq!(search.leader(), Some(3));
+}
+
+#[test]
+fn program_like_an_earlier_one_is_found_at_once() {
+    let mut field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    field.plan.programs = vec![ProgramKind::Generic];
+    let truth: Vec<f64> = {
+        let mut random = Random::new(3, "unlike any other program");
+        (0..field.placements.len()).map(|index| if index == 0 { 0.0 } else { 0.08 * random.normal() }).collect()
+    };
+    let regret_of = |field: &Field| {
+        let (search, _) = run(&field.prior(), &truth, 14, 3);
+        regret(&search, &truth)
+    };
+    let without = regret_of(&field);
+    let log_times = truth.iter().map(|time| Some(*time)).collect();
+    field.plan.earlier.push(EarlierProgram { name: "the same program".into(), log_times });
+    let with = regret_of(&field);
+    assert!(with < 0.01 && without > 0.03, "{with} with the earlier program, {without} without");
+}
+
+#[test]
+fn hinted_number_of_threads_dominates_the_prior() {
+    let field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let hint = Some(Hint { threads: 6, busy: 5.8 });
+    let features = features(&field.plan, &field.placements, hint);
+    let total: f64 = features.tables.iter().map(|table| table.weight).sum();
+    assert!((features.tables[0].candidates[0].threads - 6.0).abs() < 1e-9);
+    assert!(features.tables[0].weight / total > 0.5);
+    // Programs that run a thread on each CPU that they may use.
+    let by_mask = features.tables.last().unwrap();
+    assert!(by_mask.candidates.iter().skip(1).all(|one| (one.threads - one.used).abs() < 1e-9));
+}
+
+#[test]
+fn plan_of_a_large_machine_is_stored_in_less_than_a_megabyte() {
+    let plan = field("grace-cxl", Threads::Searched).plan;
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<SearchPlan>(&text).unwrap(), plan);
+    // 30 bytes per CPU and 3 per pair of nodes: 45 KB for 1152 CPUs and 32 nodes.
+    assert!(text.len() < 40 * plan.machine.cpus.len() + 4 * plan.machine.distances.len() + 500, "{}", text.len());
+}
+
+#[test]
+fn share_of_pairs_is_a_tenth_but_at_least_three() {
+    for (trials, pairs) in [(0, 3), (20, 3), (40, 4), (60, 6), (100, 10), (300, 30)] {
+        assert_eq!(confirm_pairs(trials), pairs, "{trials}");
+    }
+}

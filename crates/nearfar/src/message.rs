@@ -1,0 +1,42 @@
+//! Messages on stderr, and the only writer of them. A message that cannot be written is lost: it never ends a run or
+//! changes the exit status. Must not depend on the content.
+
+use std::fmt::Arguments;
+use std::io::Write;
+
+/// Prints a message and a newline on stderr, like the one of the standard library, but never panics.
+macro_rules! message {
+    ($($argument:tt)*) => { $crate::message::print(format_args!($($argument)*)) };
+}
+
+/// Prints a message on stderr. Control characters are replaced, because texts of files, of other machines and of
+/// command lines could contain terminal escapes.
+pub fn print(text: Arguments<'_>) {
+    let line = format!("{}\n", visible(&text.to_string()));
+    // In one call, so that lines of concurrent processes do not mix. Errors are ignored: stderr may be full or closed.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Replaces control characters other than line breaks and tabs, and characters that reverse the direction of text.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if is_visible(c) { c } else { '\u{fffd}' }).collect()
+}
+
+fn is_visible(c: char) -> bool {
+    let reverses = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    matches!(c, '\n' | '\t') || !(c.is_control() || reverses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_escapes_become_visible() {
+        assert_eq!(
+            visible("a\x1b[2Jb\u{9b}1m\r\nc\td\u{7}\u{202e}"),
+            "a\u{fffd}[2Jb\u{fffd}1m\u{fffd}\nc\td\u{fffd}\u{fffd}"
+        );
+        assert_eq!(visible("über µs → 95 %"), "über µs → 95 %");
+    }
+}
