@@ -288,7 +288,7 @@ fn server_that_changes_its_affinity_is_detected() {
         verdict
             .reasons
             .iter()
-            .any(|why| *why == expected || why.contains(&format!("the second command ran on cpus {a}"))),
+            .any(|why| *why == expected || why.contains(&format!("the second command ran on CPUs {a}"))),
         "{verdict:?}"
     );
 }
