@@ -139,12 +139,7 @@ fn contention(performance: &Performance, threads: usize) -> f64 {
 
 /// Whether the kernel chooses the CPU of each process, among all or among those of the placement.
 fn is_free(trial: &Trial) -> bool {
-    !trial.placement.is_pinned() || is_loose(trial)
-}
-
-/// Whether every thread may run on all CPUs of the placement.
-fn is_loose(trial: &Trial) -> bool {
-    trial.placement.is_pinned() && trial.placement.name.split(['+', ' ']).any(|part| part == "loose")
+    !trial.placement.is_pinned() || trial.placement.loose
 }
 
 /// Whether the threads use several L3 caches, as 1 or 0. Clusters without L3 do not count: no study measured them.
@@ -268,7 +263,7 @@ enum Order {
 /// CPUs of the threads. With more CPUs than threads, the simulated scheduler puts one thread on each core, in this order.
 fn cpus(topology: &Topology, trial: &Trial, threads: usize, order: Order) -> Vec<CpuId> {
     let placement = &trial.placement;
-    if placement.is_pinned() && placement.bindings.len() <= placement.threads && !is_loose(trial) {
+    if placement.is_pinned() && placement.bindings.len() <= placement.threads && !placement.loose {
         return placement.bindings.clone();
     }
     let allowed = if placement.is_pinned() { placement.cpus() } else { topology.allowed_cpus.clone() };
@@ -393,4 +388,42 @@ fn last_caches(topology: &Topology, cpus: &[CpuId]) -> f64 {
     let used_cpus: CpuSet = cpus.iter().copied().collect();
     let level = topology.last_cache_level().unwrap_or(0);
     (topology.caches(level).filter(|cache| cache.cpus.intersects(&used_cpus)).count().max(1)) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::values::placement::Placement;
+    use model::values::trial::{Role, TrialId};
+    use model::values::units::Nanos;
+    use model::values::workload::Parameters;
+
+    fn switching(name: &str, loose: bool) -> Trial {
+        let bindings = (0..6).map(CpuId).collect();
+        Trial {
+            id: TrialId("t".into()),
+            cell: 0,
+            workload: "pipe-context-switching".into(),
+            parameters: Parameters::default(),
+            placement: Placement { name: name.into(), bindings, loose, ..Placement::kernel(6) },
+            role: Role::Measured,
+            block: 0,
+            attempt: 0,
+            seed: 1,
+            time_limit: Nanos(1_000_000_000),
+        }
+    }
+
+    /// Both ends of a pipe use both L3 caches under a mask, whatever the placement is called: `place` adds the number of
+    /// threads to the names of its candidates.
+    #[test]
+    fn loose_placements_are_known_by_their_field_not_by_their_name() {
+        let text = include_str!("../../../model/tests/captures/ryzen5-2600.json");
+        let topology: Topology = serde_json::from_str(text).expect("the capture is a topology");
+        let of = |name, loose| speed(&topology, &switching(name, loose), 1);
+        let (loose, pinned) = (of("cores-across-l3+loose", true), of("cores-across-l3", false));
+        assert!(loose < 0.95 * pinned, "{loose} {pinned}");
+        assert!((of("cores-across-l3+loose, 6 threads", true) - loose).abs() < 1e-9);
+        assert!((of("loose", false) - pinned).abs() < 1e-9, "a user's name");
+    }
 }
