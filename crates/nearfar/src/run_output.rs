@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use lab::progress::{RunEnd, forecast};
-use model::analysis::compare::{ComparedRun, planned};
+use model::analysis::compare::{ComparedRun, efficiencies, planned};
 use model::analysis::finding::RunFinding;
 use model::values::plan::Plan;
 use model::values::record::{EndReason, RunRecord};
@@ -38,14 +38,15 @@ pub fn print_run(result: &RunResult, format: TextOrJson, quiet: bool) -> Command
 
 /// Prints the findings of a run, and its comparison if the plan has one.
 fn show(record: &RunRecord, finding: &RunFinding, format: TextOrJson) -> Result<(), CliError> {
+    let run = ComparedRun { record, finding };
     if format == TextOrJson::Json {
-        return output::print_json(&report::json::run(record, finding));
+        return output::print_json(&report::json::run(record, finding, &efficiencies(run)));
     }
-    output::print(&report::table::run(record, finding, Metrics::Main, &output::stdout_style()))?;
-    let runs = [ComparedRun { record, finding }];
-    if let Some(comparison) = planned(&runs, &record.plan) {
+    let style = output::stdout_style();
+    output::print(&report::table::run(record, finding, Metrics::Main, &style))?;
+    if let Some(comparison) = planned(&[run], &record.plan) {
         output::print("")?;
-        output::print(&report::table::comparison(&comparison.main_metrics(), &output::stdout_style()))?;
+        output::print(&report::table::comparison(&comparison.main_metrics(), &style))?;
     }
     Ok(())
 }

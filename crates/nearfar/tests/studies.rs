@@ -175,6 +175,41 @@ fn far_memory_has_a_column_per_kind_of_memory() {
     }
 }
 
+/// Study D: products beyond DRAM in percent of the largest in DRAM, in every view of a run.
+#[test]
+fn far_memory_efficiency_is_in_every_view_of_a_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let run = simulate(dir.path(), "far-memory", "xeon-e5-2640-x2");
+    let of = |precision: &str, n: &str| {
+        let test = format!("gemm n={n} precision={precision}");
+        let is_it =
+            |row: &&Value| row["cell"]["test"] == test.as_str() && row["cell"]["placement"] == "kernel+expand:512MiB";
+        let row =
+            array(&run["efficiency"]).iter().find(is_it).unwrap_or_else(|| panic!("{test}: {:#}", run["efficiency"]));
+        let ends = [&row["ci_low"], &row["ci_high"]].map(|end| end.as_f64().expect("an interval"));
+        let percent = row["percent"].as_f64().expect("a percentage");
+        assert!(ends[0] < percent && percent < ends[1], "{row:#}");
+        percent
+    };
+    assert!((of("fp32", "9408") - 95.0).abs() < 3.0 && (of("fp64", "6656") - 95.8).abs() < 3.0);
+    for args in [&["show"][..], &["compare"]] {
+        assert_eq!(json(dir.path(), args)["efficiency"], run["efficiency"], "{args:?}");
+        let printed = nearfar(dir.path(), args).stdout;
+        assert!(String::from_utf8_lossy(&printed).contains("In percent of a reference"), "{args:?}");
+    }
+    let other = tempfile::tempdir().expect("a second temporary directory");
+    for (command, file) in [("report", dir.path().join("report.html")), ("share", other.path().join("results.db"))] {
+        let written = nearfar(dir.path(), &[command, "--output", file.to_str().expect("a path")]);
+        assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    }
+    let report = std::fs::read_to_string(dir.path().join("report.html")).expect("the report");
+    assert!(report.contains("In percent of a reference"));
+    assert_eq!(json(other.path(), &["show"])["efficiency"], run["efficiency"], "shared");
+    let sim = format!("{MODELS}/xeon-e5-2640-x2.xml:4");
+    let ended = nearfar(dir.path(), &["run", "far-memory", "--sim", &sim, "--budget", "1000h"]);
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("In percent of a reference"), "at the end of a run");
+}
+
 /// Study E: every test of the suite at one thread and at all, with interleaved memory against the kernel's choice. The
 /// kernel is built with all threads only.
 #[test]

@@ -8,7 +8,7 @@ use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
 use model::placements::placement::PolicyInfo;
-use model::values::comparison::Comparison;
+use model::values::comparison::{Comparison, Efficiency};
 use model::values::plan::{Cell, Plan, ReductionStep};
 use model::values::record::{RunRecord, RunSummary, TrialRecord};
 use model::values::trial::{Role, TrialStatus};
@@ -21,14 +21,17 @@ use serde_json::{Value, json};
 use crate::table::PolicyLines;
 
 /// `{"run":{…},"simulated","smoke","cells":[…],"skipped":[…],"reasons":[{"reason","trials","of","tests",
-/// "placements"}]}`.
-pub fn run(record: &RunRecord, finding: &RunFinding) -> Value {
-    let shown = json!({
+/// "placements"}],"efficiency":[…]}`. Without `efficiency` if the experiment defines none.
+pub fn run(record: &RunRecord, finding: &RunFinding, efficiency: &[Efficiency]) -> Value {
+    let mut shown = json!({
         "run": about(record),
         "cells": value(&finding.cells),
         "skipped": value(&finding.skipped),
         "reasons": value(&finding.reason_groups()),
     });
+    if !efficiency.is_empty() {
+        shown["efficiency"] = value(&efficiency);
+    }
     stamped(shown, record)
 }
 
@@ -50,7 +53,7 @@ pub fn size(answer: &SizeAnswer, comparison: &Comparison) -> Value {
 
 /// As [`run`], with `"size"`: the answer as in [`size`], without the comparison.
 pub fn sized(record: &RunRecord, finding: &RunFinding, answer: &SizeAnswer) -> Value {
-    let mut shown = run(record, finding);
+    let mut shown = run(record, finding, &[]);
     shown["size"] = value(answer);
     shown
 }
@@ -169,7 +172,7 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
 
 /// As [`run`], with the result of the race as `answer`.
 pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> Value {
-    let mut json = run(record, finding);
+    let mut json = run(record, finding, &[]);
     json["answer"] = value(answer);
     json
 }

@@ -18,7 +18,7 @@ mod tests;
 use crate::analysis::finding::RunFinding;
 use crate::hint::Hinted;
 use crate::import::unixbench::{self, IndexTable, Score};
-use crate::values::comparison::Comparison;
+use crate::values::comparison::{Comparison, Efficiency};
 use crate::values::plan::{By, Plan};
 use crate::values::record::{ImportedTable, RunRecord};
 use crate::values::stamp::Stamp;
@@ -84,7 +84,7 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
         first_run += table.columns.len();
     }
     let notes = facts::differing(runs, &dimensions);
-    let efficiency = efficiency::efficiencies(runs, request);
+    let efficiency = efficiency::efficiencies(runs, request.metric);
     let stamp = Stamp::of(runs.iter().map(|run| run.record));
     Ok(Comparison { efficiency, ..assemble(columns, rows, notes) }.stamped(stamp))
 }
@@ -104,6 +104,11 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
     let request = ComparisonRequest { by: &by, baseline: plan.baseline.as_deref(), metric: None, added_tables: &[] };
     let comparison = compare(runs, &request).ok()?;
     (comparison.columns.len() > 1 || !comparison.efficiency.is_empty()).then_some(comparison)
+}
+
+/// Returns the efficiencies that the plan of a run defines.
+pub fn efficiencies(run: ComparedRun<'_>) -> Vec<Efficiency> {
+    efficiency::efficiencies(&[run], None)
 }
 
 /// Compares the columns of an imported table.

@@ -281,6 +281,19 @@ impl Cell {
     }
 }
 
+impl Cell {
+    /// Returns the name of the test without its parameters.
+    pub fn title(&self) -> &str {
+        test_title(&self.test, self.parameters.0.keys())
+    }
+}
+
+/// Returns the name of a test without its parameters ` name=value`.
+pub fn test_title<'a, 'n>(test: &'a str, parameters: impl Iterator<Item = &'n String>) -> &'a str {
+    let first = parameters.filter_map(|name| test.find(&format!(" {name}="))).min();
+    &test[..first.unwrap_or(test.len())]
+}
+
 impl Plan {
     /// Identifies the plan on this machine: equal keys mean the same cells and the same stopping rule. The key does not
     /// cover the machine's settings; the run records them separately.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::analysis::compare::{ComparedRun, compare_table, index_table, planned, planned_index};
+use model::analysis::compare::{ComparedRun, compare_table, efficiencies, index_table, planned, planned_index};
 use model::analysis::finding::{RunFinding, summarise};
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
@@ -96,7 +96,10 @@ impl LoadedRun {
         match (&self.answer, &self.size) {
             (Some(answer), _) => report::json::race(&self.record, &self.finding, answer),
             (None, Some(size)) => report::json::sized(&self.record, &self.finding, size),
-            (None, None) => report::json::run(&self.record, &self.finding),
+            (None, None) => {
+                let run = ComparedRun { record: &self.record, finding: &self.finding };
+                report::json::run(&self.record, &self.finding, &efficiencies(run))
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use model::analysis::compare::{ComparedRun, planned};
+use model::analysis::compare::{ComparedRun, efficiencies, planned};
 use model::analysis::finding::{RunFinding, summarise};
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
@@ -29,22 +29,29 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     }
     let finding = summarise(&record.plan, &trials);
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
+    let efficiency = efficiencies(ComparedRun { record: &record, finding: &finding });
     match args.format {
-        ShowFormat::Markdown => output::print(&report::table::run_markdown(&record, &finding, metrics))?,
+        ShowFormat::Markdown => {
+            let table = report::table::run_markdown(&record, &finding, metrics);
+            output::print(&(table + &report::table::efficiency_markdown(&efficiency)))?;
+        }
         ShowFormat::Csv => output::print(&report::table::run_csv(&record, &finding))?,
         ShowFormat::Text => {
             let load = if args.cpu_load { report::table::cpu_load(&record, &finding, &style) } else { String::new() };
             let text = match Answer::of(&record, &trials, &finding) {
                 Answer::Race(answer) => report::table::answer(&record, &answer, false, &style),
                 Answer::Size(answer) => report::table::size(&answer, &style),
-                Answer::Cells => report::table::run(&record, &finding, metrics, &style),
+                Answer::Cells => {
+                    report::table::run(&record, &finding, metrics, &style)
+                        + &report::table::efficiency(&efficiency, &style)
+                }
             };
             output::print(&(text + &load))?;
         }
         ShowFormat::Json => output::print_json(&match Answer::of(&record, &trials, &finding) {
             Answer::Race(answer) => report::json::race(&record, &finding, &answer),
             Answer::Size(answer) => report::json::sized(&record, &finding, &answer),
-            Answer::Cells => report::json::run(&record, &finding),
+            Answer::Cells => report::json::run(&record, &finding, &efficiency),
         })?,
     }
     Ok(ExitCode::SUCCESS)

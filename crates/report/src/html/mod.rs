@@ -201,7 +201,7 @@ impl ComparedPart {
         let digits = Digits::default();
         let grid =
             if wide { comparison_grid(comparison, digits).without_repeats(1) } else { long_grid(comparison, digits) };
-        let efficiency = efficiency_grid(comparison, digits);
+        let efficiency = efficiency_grid(&comparison.efficiency, digits);
         Self {
             name: clean(name),
             sentences,

@@ -7,8 +7,7 @@ use model::values::units::thread_count;
 use model::values::workload::Better;
 
 use super::columns::better_word;
-use super::efficiency::{EFFICIENCY, efficiency_grid};
-use super::run::section;
+use super::efficiency::{efficiency_markdown_with, efficiency_with};
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::Digits;
 use crate::stamp;
@@ -39,11 +38,7 @@ pub fn comparison_with(comparison: &Comparison, digits: Digits, style: &TextStyl
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}", paragraph(note, style))).collect();
     let mut out = paragraph(&with_symbol(&caption(comparison), Tone::Strong), style) + &above;
     out += &grid.terminal(style);
-    if !comparison.efficiency.is_empty() {
-        out += &section(EFFICIENCY, style);
-        out += &efficiency_grid(comparison, digits).without_repeats(1).terminal(style);
-    }
-    out + &below
+    out + &efficiency_with(&comparison.efficiency, digits, style) + &below
 }
 
 /// `Against kernel, by placement`.
@@ -63,10 +58,8 @@ pub fn comparison_markdown(comparison: &Comparison) -> String {
 pub fn comparison_markdown_with(comparison: &Comparison, digits: Digits) -> String {
     let above: String = headnotes(comparison).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
     let below: String = footnotes(comparison).iter().map(|note| format!("\n{}\n", markdown_text(note))).collect();
-    let mut table = comparison_grid(comparison, digits).markdown();
-    if !comparison.efficiency.is_empty() {
-        table += &format!("\n{EFFICIENCY}:\n\n{}", efficiency_grid(comparison, digits).markdown());
-    }
+    let table =
+        comparison_grid(comparison, digits).markdown() + &efficiency_markdown_with(&comparison.efficiency, digits);
     format!("{above}{table}{below}")
 }
 

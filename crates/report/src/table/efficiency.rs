@@ -1,22 +1,47 @@
 //! Cells in percent of reference cells, one per row.
 
-use model::values::comparison::{Comparison, Efficiency, EfficiencyCell};
+use model::values::comparison::{Efficiency, EfficiencyCell};
 use model::values::units::thread_count;
 
 use super::columns::better_word;
+use super::run::section;
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::Digits;
-use crate::style::{HARD_SPACE, Tone, clean};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean};
 
 /// Title of the table.
 pub(crate) const EFFICIENCY: &str = "In percent of a reference";
 
-/// The efficiencies of a comparison. Without rows if the experiment defines none.
-pub(crate) fn efficiency_grid(comparison: &Comparison, digits: Digits) -> Grid {
+/// The efficiencies of a run for the terminal. Empty if the experiment defines none.
+pub fn efficiency(rows: &[Efficiency], style: &TextStyle) -> String {
+    efficiency_with(rows, Digits::default(), style)
+}
+
+/// The same as Markdown.
+pub fn efficiency_markdown(rows: &[Efficiency]) -> String {
+    efficiency_markdown_with(rows, Digits::default())
+}
+
+pub(super) fn efficiency_with(rows: &[Efficiency], digits: Digits, style: &TextStyle) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    section(EFFICIENCY, style) + &efficiency_grid(rows, digits).without_repeats(1).terminal(style)
+}
+
+pub(super) fn efficiency_markdown_with(rows: &[Efficiency], digits: Digits) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n{EFFICIENCY}:\n\n{}", efficiency_grid(rows, digits).markdown())
+}
+
+/// One line per efficiency.
+pub(crate) fn efficiency_grid(rows: &[Efficiency], digits: Digits) -> Grid {
     let titles = ["test", "metric", "better", "median", "reference", "its median", "efficiency", "95 % interval"];
     let numbers = ["median", "its median", "efficiency", "95 % interval"];
     let mut grid = Grid::new(&titles).holding(CellKind::Word, &numbers);
-    grid.rows.extend(comparison.efficiency.iter().map(|row| cells(row, digits)));
+    grid.rows.extend(rows.iter().map(|row| cells(row, digits)));
     grid
 }
 

@@ -83,7 +83,7 @@ fn simulated_run_is_marked_in_every_format() {
         table::run(&run.record, &run.finding, Metrics::Main, &LOOK),
         table::run_markdown(&run.record, &run.finding, Metrics::Main),
         table::run_csv(&run.record, &run.finding),
-        json::run(&run.record, &run.finding).to_string(),
+        json::run(&run.record, &run.finding, &[]).to_string(),
     ];
     for text in texts {
         assert!(text.contains("ryzen5-2600.xml:7"), "{text}");
@@ -204,7 +204,7 @@ fn placements_with_their_lines() {
 #[test]
 fn the_json_of_a_run_keeps_its_contract() {
     let run = run();
-    let json = json::run(&run.record, &run.finding);
+    let json = json::run(&run.record, &run.finding, &[]);
     let cell = &json["cells"][1];
     for field in ["workload", "parameters", "placement", "metrics", "verdicts"] {
         assert!(cell.get(field).is_some(), "{field}");

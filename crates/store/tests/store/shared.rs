@@ -9,7 +9,7 @@ use model::sharing::share::{self, ShareOptions};
 use model::values::id_set::{CpuId, CpuSet, NodeId};
 use model::values::placement::Route;
 use model::values::plan::RaceRules;
-use model::values::plan::{Cell, RacePlan, ReductionStep, Stages};
+use model::values::plan::{Cell, CellSelector, EfficiencyRule, RacePlan, ReductionStep, Stages};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::FactValue;
 use model::values::topology::{
@@ -167,6 +167,18 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
         steps: vec![ReductionStep { count: Some("3".into()), text: "alike".into() }],
         search: None,
     });
+    plan.efficiency = vec![EfficiencyRule {
+        cells: CellSelector {
+            tests: vec![plan.cells[11].title().into()],
+            placements: vec![plan.cells[11].placement.name.clone()],
+            parameters: [("argv".to_string(), vec!["[\"./payroll\",\"--password=hunter2\"]".to_string()])].into(),
+        },
+        reference: CellSelector {
+            parameters: [("file".to_string(), vec!["secrets.bin".to_string()])].into(),
+            ..CellSelector::default()
+        },
+        next_smaller: Some("size".into()),
+    }];
     plan.baseline = Some("kernel".into());
     plan.command = ["place", "--", "./payroll", "--password=hunter2"].map(String::from).to_vec();
 }
@@ -321,6 +333,13 @@ fn sharing_preserves_the_compared_values() {
     let command = &shared.record.plan.cells[11];
     assert_eq!((command.test.as_str(), parameter("argv", 11).as_str()), ("command-1", "command-1"));
     assert!(shared.record.plan.command.is_empty());
+    let [rule] = &shared.record.plan.efficiency[..] else { panic!("{:?}", shared.record.plan.efficiency) };
+    assert_eq!(
+        (&rule.cells.tests, &rule.cells.parameters["argv"]),
+        (&vec!["command-1".into()], &vec!["command-1".into()])
+    );
+    assert_eq!(rule.reference.parameters["file"], ["file-1"], "efficiencies select the shared cells");
+    assert_eq!(rule.next_smaller.as_deref(), Some("size"));
 }
 
 #[test]

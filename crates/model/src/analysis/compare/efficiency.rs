@@ -1,10 +1,10 @@
 //! Cells in percent of reference cells that have other parameters, such as a smaller problem that fits in DRAM.
 
+use super::ComparedRun;
 use super::columns::host;
 use super::row::title;
 use super::rows::compared;
 use super::samples::ColumnSamples;
-use super::{ComparedRun, ComparisonRequest};
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::values::comparison::{Efficiency, EfficiencyCell};
 use crate::values::plan::{CellSelector, EfficiencyRule, stream};
@@ -12,10 +12,11 @@ use crate::values::units::{Bytes, Nanos};
 use crate::values::workload::Better;
 
 /// Returns the efficiencies that the plans of the runs define. Cells without a measured reference are omitted.
-pub(super) fn efficiencies(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Vec<Efficiency> {
+/// `metric` is the main metric of all tests, instead of that of each workload.
+pub(super) fn efficiencies(runs: &[ComparedRun<'_>], metric: Option<&str>) -> Vec<Efficiency> {
     let of_run = |run: &ComparedRun<'_>| {
         let label = (runs.len() > 1).then(|| format!("{}, run {}", host(run.record), run.record.id));
-        let of_rule = |rule: &EfficiencyRule| of_rule(run, rule, label.as_deref(), request.metric);
+        let of_rule = |rule: &EfficiencyRule| of_rule(run, rule, label.as_deref(), metric);
         run.record.plan.efficiency.iter().flat_map(of_rule).collect::<Vec<_>>()
     };
     runs.iter().flat_map(of_run).collect()
@@ -26,9 +27,11 @@ fn of_rule(run: &ComparedRun<'_>, rule: &EfficiencyRule, label: Option<&str>, me
     let measured = cells.iter().filter(|cell| main(cell, metric).is_some());
     let selected = measured.filter(|cell| is_selected(cell, &rule.cells));
     let pairs = selected.filter_map(|cell| Some((cell, reference(cell, rule, cells)?)));
+    let is_smoke = run.record.stamp().smoke;
     let rows = pairs.filter_map(|(cell, reference)| {
         let row = efficiency((cell, main(cell, metric)?), (reference, main(reference, metric)?), run.record.seed)?;
-        Some(Efficiency { host: label.map(str::to_string), ..row })
+        let row = Efficiency { host: label.map(str::to_string), ..row };
+        Some(if is_smoke { Efficiency { ci_low: None, ci_high: None, ..row } } else { row })
     });
     rows.collect()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::finding::CellFinding;
+use crate::values::plan::test_title;
 
 /// Returns the name of a test without the parameters of the columns.
 ///
@@ -32,7 +33,7 @@ fn depends_on_columns(name: &str, parameters: &[&str], cells: &[&CellFinding]) -
 
 /// Returns the name of a test without its parameters.
 pub(super) fn title(cell: &CellFinding) -> &str {
-    split(cell).0
+    test_title(&cell.test, cell.parameters.keys())
 }
 
 /// Splits the name of a test into its title and its parameters ` name=value`. Values may contain spaces.
@@ -43,7 +44,7 @@ fn split(cell: &CellFinding) -> (&str, Vec<(&str, &str)>) {
     places.sort_unstable();
     let ends = places.iter().skip(1).map(|(at, _)| *at).chain([cell.test.len()]);
     let words = places.iter().zip(ends).map(|((at, name), end)| (*name, &cell.test[*at..end])).collect();
-    (&cell.test[..places.first().map_or(cell.test.len(), |(at, _)| *at)], words)
+    (title(cell), words)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! Kept: topology, CPU model, kernel and settings; workloads, placements, samples, evidence, verdicts, times. The
 //! removed data are listed in docs/reference/share-rules.md.
 
+mod efficiency;
 mod facts;
 mod pseudonyms;
 mod record;

@@ -2,7 +2,7 @@
 
 use super::pseudonyms::Pseudonyms;
 use super::texts::{TextScrubber, is_plain_device, learn_devices};
-use super::{ShareOptions, SharedRun, facts};
+use super::{ShareOptions, SharedRun, efficiency, facts};
 use crate::values::capture::Capture;
 use crate::values::placement::{Placement, Route};
 use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SearchPlan, SkippedCell, stream};
@@ -72,7 +72,8 @@ struct Redaction {
 impl Redaction {
     fn plan(&mut self, plan: &Plan) -> Plan {
         let workloads: Vec<WorkloadSpec> = plan.workloads.iter().map(Self::spec).collect();
-        let cells = plan.cells.iter().map(|cell| self.cell(cell, &workloads)).collect();
+        let cells: Vec<Cell> = plan.cells.iter().map(|cell| self.cell(cell, &workloads)).collect();
+        let efficiency = efficiency::share(plan, &cells, &mut self.words);
         Plan {
             experiment: self.words.sentence(&plan.experiment),
             question: self.words.sentence(&plan.question),
@@ -82,8 +83,7 @@ impl Redaction {
             repeat: plan.repeat.clone(),
             compare_by: self.words.sentence(&plan.compare_by),
             baseline: plan.baseline.as_ref().map(|baseline| self.words.sentence(baseline)),
-            // Its titles and values may be private.
-            efficiency: Vec::new(),
+            efficiency,
             budget_wins: plan.budget_wins,
             race: plan.race.as_ref().map(|race| self.race(race)),
             // Contains only numbers, which do not identify the command.
