@@ -395,6 +395,44 @@ fn main_metric_of_a_workload_is_that_of_its_cells() {
 }
 
 #[test]
+fn number_of_a_command_is_its_main_metric_under_its_name() {
+    let mut specs = specs();
+    let metric = |name: &str| MetricSpec {
+        name: name.into(),
+        unit: String::new(),
+        better: Better::Lower,
+        series: name.into(),
+        reduce: Reduce::Median,
+    };
+    let command = specs.iter_mut().find(|spec| spec.name == "command").unwrap();
+    command.metrics = ["wall", "value", "value-higher"].map(metric).into();
+    command.parameters.push(parameter("metric", ParameterKind::Text, Some(""), None));
+    let plan = |rest: &str| {
+        let text = format!("{HEAD}[[workload]]\nname = \"command\"\n{rest}");
+        parse(&text, "e.toml", &specs).unwrap().plan(&model(RYZEN), &specs, options(false)).unwrap()
+    };
+    let argv = "set = { argv = '[\"./app\"]', metric = '";
+    let named = format!("{argv}tps (?<tps>[0-9]+)' }}");
+    let main = |rest: &str| {
+        let plan = plan(rest);
+        plan.main_metric(&plan.cells[0]).unwrap().name.clone()
+    };
+    assert_eq!(main(&format!("{argv}' }}")), "wall");
+    assert_eq!(main(&named), "value");
+    assert_eq!(main(&format!("main = \"tps\"\n{named}")), "value");
+    assert_eq!(main(&format!("main = \"wall\"\n{named}")), "wall");
+
+    let plan = plan(&named);
+    let trial = plan.trial("r", 1, 0, Role::Measured, 0, 0);
+    let samples = [("wall", 1.0), ("value", 2.0)].map(|(series, value)| Sample { series: series.into(), value });
+    let outcome = TrialOutcome::new(Ok(samples.to_vec()), Evidence::default());
+    let verdict = Verdict { grade: Grade::Valid, reasons: Vec::new() };
+    let finding = summarise(&plan, &[TrialRecord { position: 0, trial, outcome, verdict }]);
+    let names: Vec<&str> = finding.cells[0].metrics.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!(names, ["tps", "wall"]);
+}
+
+#[test]
 fn experiment_without_a_runnable_cell_returns_the_reasons() {
     let text = format!("{HEAD}[[workload]]\nname = \"queens\"\nplacements = [\"big\", \"-C 77\", \"memory-remote\"]");
     let error = read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap_err();

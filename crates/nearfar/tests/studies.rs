@@ -283,6 +283,25 @@ fn loose_copies_of_a_real_run_have_the_whole_mask() {
     }
 }
 
+/// A user's number is compared under the name that its regular expression gives it.
+#[test]
+fn number_of_a_command_is_compared_under_its_own_name() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let options = ["measure", "command", "-r", "3", "--set", "metric=(?<bytes>[0-9]+) "];
+    let placements = ["--placement", "kernel", "--placement", "one-core"];
+    let measured = nearfar(dir.path(), &[&options[..], &placements, &["--", "wc", "-c", "/etc/passwd"]].concat());
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    for cell in array(&json(dir.path(), &["show"])["cells"]) {
+        assert_eq!((&cell["metrics"][0]["name"], &cell["metrics"][1]["name"]), (&"bytes".into(), &"wall".into()));
+    }
+    for args in [&["compare"][..], &["compare", "--metric", "bytes"]] {
+        let compared = json(dir.path(), args);
+        let main: Vec<&str> =
+            array(&compared["rows"]).iter().filter(|row| row["main"] == true).map(|row| text(&row["metric"])).collect();
+        assert_eq!(main, ["bytes"], "{args:?}");
+    }
+}
+
 /// A test whose program is missing is in the plan as skipped, with the reason; the rest is measured.
 #[test]
 fn missing_programs_are_skipped_in_the_plan() {

@@ -3,6 +3,7 @@
 
 pub mod calendar;
 pub mod capture;
+pub mod command_number;
 pub mod comparison;
 pub mod csv_text;
 pub mod id_set;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use model::analysis::place::{BudgetForecast, Claim, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::candidates::{SearchSpace, Threads};
+use model::values::command_number::group_name;
 use model::values::id_set::CpuSet;
 use model::values::plan::Plan;
 use model::values::plan::RaceRules;
@@ -111,7 +112,9 @@ fn objective(args: &PlaceArgs) -> Objective {
 
 /// Returns the name and the unit of a number in the output.
 fn metric_label(args: &PlaceArgs) -> Result<MetricLabel, CliError> {
-    let label = MetricLabel { name: args.objective.metric_name.clone(), unit: args.objective.metric_unit.clone() };
+    let given = &args.objective;
+    let name = given.metric_name.clone().or_else(|| group_name(given.metric.as_ref()?));
+    let label = MetricLabel { name, unit: given.metric_unit.clone() };
     let is_number = args.objective.metric.is_some() || args.objective.metric_json.is_some();
     if label != MetricLabel::default() && !is_number {
         return Err(CliError::usage("--metric-name and --metric-unit require --metric or --metric-json"));

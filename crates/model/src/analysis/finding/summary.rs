@@ -6,6 +6,7 @@ use super::caveats::caveats;
 use super::load::cpu_load;
 use super::{CellFinding, MetricFinding, RunFinding};
 use crate::stats::statistics::{CONFIDENCE, TRIALS_MIN, median, median_interval};
+use crate::values::command_number;
 use crate::values::plan::{Cell, Plan};
 use crate::values::record::{TrialRecord, VerdictCounts};
 use crate::values::trial::{Grade, Role, Sample};
@@ -34,6 +35,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
     let counted: Vec<&&TrialRecord> = records.iter().filter(|record| record.verdict.grade != Grade::Invalid).collect();
     let mut metrics: Vec<MetricFinding> = spec.metrics.iter().map(|metric| metric_finding(metric, &counted)).collect();
     metrics.sort_by_key(|metric| cell.main.as_ref().is_some_and(|main| *main != metric.name));
+    name_number(spec, cell, &mut metrics);
     // Metrics without a value in this cell (such as a command without a regular expression) are omitted, unless the
     // cell has no result at all.
     if metrics.iter().any(|metric| metric.median.is_some()) {
@@ -53,6 +55,15 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
         verdicts: verdict_counts(records),
         reasons: reason_counts(records),
         caveats: caveats(&counted),
+    }
+}
+
+/// Gives the number in the output of a command the user's name, unless another metric has that name.
+fn name_number(spec: &WorkloadSpec, cell: &Cell, metrics: &mut [MetricFinding]) {
+    for metric in metrics {
+        let own_name = command_number::own_name(&spec.name, &cell.parameters, &metric.name);
+        let is_free = |name: &String| spec.metrics.iter().all(|other| other.name != *name);
+        own_name.filter(is_free).inspect(|name| metric.name.clone_from(name));
     }
 }
 

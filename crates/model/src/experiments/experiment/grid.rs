@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid, efficiency, read};
 use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
+use crate::values::command_number;
 use crate::values::placement::Placement;
 use crate::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
 use crate::values::topology::Topology;
@@ -225,6 +226,17 @@ impl Combination<'_> {
         std::iter::once(self.task.title().to_string()).chain(words).collect::<Vec<_>>().join(" ")
     }
 
+    /// Returns the main metric; `None` for the first of the workload. The number that a command is asked for is its main
+    /// metric by default.
+    fn main_metric(&self, parameters: &Parameters) -> Option<String> {
+        let number = command_number::metric(&self.spec.name, parameters);
+        let own_name = number.and_then(|metric| command_number::own_name(&self.spec.name, parameters, metric));
+        match &self.task.main {
+            Some(main) if Some(main) != own_name.as_ref() => Some(main.clone()),
+            _ => number.map(str::to_string),
+        }
+    }
+
     /// Returns the parameters, or the reason why this machine cannot measure them.
     fn parameters_here(&self) -> Result<Parameters, String> {
         let parameters = self.parameters.clone()?;
@@ -319,8 +331,9 @@ fn fill(
         for (name, placed) in place_all(combination, threads, first, ctx) {
             match placed.and_then(|placement| Ok((placement, combination.parameters_here()?))) {
                 Ok((placement, parameters)) => {
+                    let main = combination.main_metric(&parameters);
                     let cell = Cell::new(combination.spec, test.into(), parameters, placement);
-                    cells.push(Cell { main: combination.task.main.clone(), ..cell });
+                    cells.push(Cell { main, ..cell });
                 }
                 Err(why) => match reasons.iter_mut().find(|(other, reason, _)| *other == name && *reason == why) {
                     Some((_, _, counts)) => counts.push(threads.clone()),

@@ -85,7 +85,8 @@ pub struct WorkloadGrid {
     pub workload: String,
     /// Name in tables; `None` for the workload's name.
     pub label: Option<String>,
-    /// Name of the main metric; `None` for the first of the workload.
+    /// Name of the main metric as written; `None` for the first of the workload, or for the number that a command is
+    /// asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub main: Option<String>,
     /// Parameters in file order, each with its values as written.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::source::{ExperimentText, Located, Scalar, TomlTable};
 use super::{Experiment, ExperimentError, REPEAT, ThreadCount, WorkloadGrid, efficiency};
 use crate::placements::placement;
+use crate::values::command_number::{COMMAND, group_name};
 use crate::values::plan::{By, StoppingRule};
 use crate::values::suggest::suggestions;
 use crate::values::units::{Bytes, Nanos, parse_share};
@@ -103,27 +104,33 @@ fn task(
         Some(label) if label.value.trim().is_empty() => return Err(source.error(&label.at, "label is empty", None)),
         label => label.map(|label| label.value),
     };
+    let set = set(source, section, spec)?;
     Ok(WorkloadGrid {
         workload: name.value,
         label,
-        main: main_metric(section, source, spec)?,
-        set: set(source, section, spec)?,
+        main: main_metric(section, source, spec, &set)?,
+        set,
         placements: placements(source, section)?,
         threads: threads(source, section, spec)?,
     })
 }
 
-/// Returns the name of the main metric, which must be one of the workload.
+/// Returns the name of the main metric, which must be one of the workload, or the user's name for the number in the output
+/// of a command.
 fn main_metric(
     section: &TomlTable<'_>,
     source: ExperimentText<'_>,
     spec: &WorkloadSpec,
+    set: &[(String, Vec<String>)],
 ) -> Result<Option<String>, ExperimentError> {
     let Some(main) = section.text("main")? else { return Ok(None) };
-    if spec.metrics.iter().any(|metric| metric.name == main.value) {
+    let expressions = set.iter().filter(|(name, _)| spec.name == COMMAND && name == "metric");
+    let own: Vec<String> = expressions.flat_map(|(_, values)| values).filter_map(|text| group_name(text)).collect();
+    let names = || spec.metrics.iter().map(|metric| &metric.name).chain(&own).map(String::as_str);
+    if names().any(|name| name == main.value) {
         return Ok(Some(main.value));
     }
-    let known = suggestions(&main.value, spec.metrics.iter().map(|metric| metric.name.as_str())).join(", ");
+    let known = suggestions(&main.value, names()).join(", ");
     let what = format!("workload {} has no metric '{}'", spec.name, main.value);
     Err(source.error(&main.at, what, Some(format!("the metrics are {known}"))))
 }

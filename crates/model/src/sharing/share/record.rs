@@ -4,6 +4,7 @@ use super::pseudonyms::Pseudonyms;
 use super::texts::{TextScrubber, is_plain_device, learn_devices};
 use super::{ShareOptions, SharedRun, efficiency, facts};
 use crate::values::capture::Capture;
+use crate::values::command_number::COMMAND;
 use crate::values::placement::{Placement, Route};
 use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, SearchPlan, SkippedCell, stream};
 use crate::values::record::{RunId, RunRecord, TrialRecord};
@@ -94,7 +95,7 @@ impl Redaction {
 
     /// Keeps the arguments of the plan only if they contain no command line.
     fn command(&mut self, plan: &Plan) -> Vec<String> {
-        let has_command = plan.race.is_some() || plan.workloads.iter().any(|spec| spec.name == super::texts::COMMAND);
+        let has_command = plan.race.is_some() || plan.workloads.iter().any(|spec| spec.name == COMMAND);
         if has_command && !self.keep_commands {
             return Vec::new();
         }

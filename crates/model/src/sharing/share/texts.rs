@@ -4,12 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::pseudonyms::Pseudonyms;
+use crate::values::command_number::COMMAND;
 use crate::values::record::{RunRecord, TrialRecord};
 use crate::values::trial::Evidence;
 use crate::values::workload::{ParameterKind, Parameters, Value, WorkloadSpec};
-
-/// Workload whose parameters are the user's commands.
-pub(super) const COMMAND: &str = "command";
 
 /// Parameters whose free text describes the measurement: a library, tests, a block width. Paths are not included.
 const PUBLIC: [&str; 9] = ["blas", "cipher", "library", "nb", "options", "program", "rounds", "source", "tests"];

@@ -35,7 +35,7 @@ pub(crate) fn describe() -> WorkloadSpec {
         about:
             "Runs a command line, without a shell unless `shell` is set (its start-up is then measured, too). Measures \
                 wall time from start to exit, CPU time including children, and peak memory of the largest process. With \
-                `metric`, the last match in the output is the value. {threads}, {cpus} and {node} in a word are \
+                `metric`, the last match in the output is the value, and the main metric. {threads}, {cpus} and {node} in a word are \
                 replaced by those of the placement; in `server`, {cpus} by the CPUs of the second command. All metrics \
                 are of the measured command, not of the server. The time limit applies to each command of a trial \
                 separately: preparation, the server until it is ready, each run, cleanup."
@@ -59,7 +59,11 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
             default: None,
             smoke: Some("[\"true\"]"),
         },
-        text("metric", "regular expression with one group that captures a number in the output; empty for none"),
+        text(
+            "metric",
+            "regular expression with one group that captures a number in the output, such as (?<tps>[0-9.]+), which \
+             names it tps; empty for none",
+        ),
         text("metric-json", "instead: JSON pointer to a number in the standard output, like /jobs/0/iops"),
         switch("higher-is-better", "whether a higher number is better; the metric is then value-higher"),
         text(
