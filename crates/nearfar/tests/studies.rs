@@ -283,6 +283,18 @@ fn loose_copies_of_a_real_run_have_the_whole_mask() {
     }
 }
 
+/// Study D: without a BLAS, products are in the plan as skipped, with the reason.
+#[test]
+fn products_without_a_blas_are_skipped_in_the_plan() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let plan = json(dir.path(), &["run", "fake-numa", "--dry-run", "--set", "blas=libno-such-blas.so.0"]);
+    let reason = "cannot load libno-such-blas.so.0";
+    let skips = array(&plan["skipped"]);
+    assert!(skips.iter().any(|skip| skip["test"] == "hpl" && text(&skip["why"]).contains(reason)), "{skips:#?}");
+    assert!(array(&plan["cells"]).iter().all(|cell| cell["workload"] != "hpl"), "{plan:#}");
+    assert!(array(&plan["cells"]).iter().any(|cell| cell["workload"] == "stream"), "{plan:#}");
+}
+
 /// A user's number is compared under the name that its regular expression gives it.
 #[test]
 fn number_of_a_command_is_compared_under_its_own_name() {

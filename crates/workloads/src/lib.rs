@@ -64,17 +64,22 @@ static REGISTRY: &[Workload] = &[
     Workload::kernel(kernels::gups::describe, kernels::gups::run),
     Workload::kernel(kernels::pingpong::describe, kernels::pingpong::run),
     Workload::kernel(kernels::queens::describe, kernels::queens::run),
-    Workload::kernel(kernels::linear::gemm::describe, kernels::linear::gemm::run),
+    Workload {
+        describe: kernels::linear::gemm::describe,
+        check: described_fully,
+        missing: kernels::linear::missing,
+        runner: Runner::Kernel(kernels::linear::gemm::run),
+    },
     Workload {
         describe: kernels::linear::far_gemm::describe,
         check: kernels::linear::far_gemm::check,
-        missing: nothing,
+        missing: kernels::linear::missing,
         runner: Runner::Kernel(kernels::linear::far_gemm::run),
     },
     Workload {
         describe: kernels::linear::hpl::describe,
         check: kernels::linear::hpl::check,
-        missing: nothing,
+        missing: kernels::linear::missing,
         runner: Runner::Kernel(kernels::linear::hpl::run),
     },
     Workload {

@@ -2,6 +2,7 @@
 //! the error names the package that provides it.
 
 use std::error::Error as _;
+use std::path::Path;
 
 use libloading::Library;
 
@@ -32,6 +33,26 @@ pub(super) fn open_first(names: &[&str], hint: &str) -> Result<LoadedLibrary, Fa
     Err(Failure::Unavailable(format!("{tried}: {last}; hint: {hint}")))
 }
 
+/// The dynamic linker's list of installed libraries: names and paths, each ended by a zero byte.
+const LINKER_CACHE: &str = "/etc/ld.so.cache";
+
+/// Returns why none of these libraries can be loaded; `None` if one is installed.
+pub(super) fn missing(names: &[&str], hint: &str) -> Option<String> {
+    let cache = std::fs::read(LINKER_CACHE).unwrap_or_default();
+    // A library starts threads when it is loaded, so a planning process loads only one that the linker does not list.
+    if names.iter().any(|name| is_installed(name, &cache)) {
+        return None;
+    }
+    open_first(names, hint).err().map(|failure| failure.reason().to_string())
+}
+
+fn is_installed(name: &str, cache: &[u8]) -> bool {
+    if name.contains('/') {
+        return Path::new(name).exists();
+    }
+    cache.split(|byte| *byte == 0).any(|entry| entry == name.as_bytes())
+}
+
 /// Returns the loader's message, which is the source of the error; the error itself only reports the failure.
 pub(super) fn cause(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
@@ -49,6 +70,16 @@ mod tests {
             reason.contains("libnowhere.so.9, /nowhere.so") && reason.ends_with("hint: install libnowhere9"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn missing_library_has_a_reason_and_installed_ones_have_none() {
+        let reason = missing(&["libnowhere.so.9"], "install libnowhere9").unwrap();
+        assert!(reason.contains("cannot load libnowhere.so.9") && reason.ends_with("libnowhere9"), "{reason}");
+        assert_eq!(missing(&["libnowhere.so.9", "libc.so.6"], ""), None);
+        let cache = b"glibc-ld.so.cache1.1\0\x07\0libopenblas.so.0\0/usr/lib/libopenblas.so.0\0";
+        assert!(is_installed("libopenblas.so.0", cache) && !is_installed("libblas.so.3", cache));
+        assert!(is_installed("/proc/self/exe", b"") && !is_installed("/nowhere/libblas.so", cache));
     }
 
     #[test]

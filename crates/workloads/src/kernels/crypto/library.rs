@@ -12,7 +12,7 @@ use std::ptr::{null, null_mut};
 use super::cipher::{Cipher, Mode, TAG};
 use super::instructions;
 use crate::job::Failure;
-use crate::kernels::library::{cause, open_first};
+use crate::kernels::library::{self, cause, open_first};
 
 const HINT: &str = "apt-get install libssl3";
 /// The `OPENSSL_info` type of the CPU settings.
@@ -57,6 +57,11 @@ pub(super) struct Context<'l> {
     aead: bool,
     /// OpenSSL's contexts may move between threads, but two threads must not use one concurrently.
     _not_shared: PhantomData<*mut c_void>,
+}
+
+/// Returns why the library cannot be loaded; `None` if it is installed.
+pub(super) fn missing(name: &str) -> Option<String> {
+    library::missing(&[name], HINT)
 }
 
 impl Library {

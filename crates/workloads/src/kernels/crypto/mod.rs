@@ -151,10 +151,10 @@ pub(crate) fn check(parameters: &Parameters) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns why the Linux kernel does not offer a cipher through its sockets.
+/// Returns why this machine lacks OpenSSL's library, or why the Linux kernel does not offer a cipher through its sockets.
 pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
     if parameters.text("engine") != "kernel" {
-        return None;
+        return library::missing(parameters.text("library"));
     }
     let cipher = cipher::by_name(parameters.text("cipher"));
     let software = parameters.text("instructions") == "software";

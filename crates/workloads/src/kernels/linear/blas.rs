@@ -7,6 +7,7 @@ use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
+use model::values::workload::Parameters;
 
 use super::tile::Tile;
 use crate::job::{Failure, TrialContext};
@@ -90,13 +91,23 @@ impl Real for f32 {
     }
 }
 
+/// Returns why this machine has no BLAS for a workload with these parameters.
+pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
+    library::missing(&names(parameters), HINT)
+}
+
+/// Returns the libraries that parameter `blas` names, in order of preference.
+fn names(parameters: &Parameters) -> Vec<&str> {
+    match parameters.text("blas") {
+        "auto" => NAMES.to_vec(),
+        name => vec![name],
+    }
+}
+
 impl Blas {
     /// Loads the library that the job's parameter `blas` names.
     pub(super) fn load(job: &TrialContext) -> Result<Self, Failure> {
-        match job.parameters.text("blas") {
-            "auto" => Self::from_library(library::open_first(&NAMES, HINT)?),
-            name => Self::from_library(library::open_first(&[name], HINT)?),
-        }
+        Self::from_library(library::open_first(&names(&job.parameters), HINT)?)
     }
 
     fn from_library(found: LoadedLibrary) -> Result<Self, Failure> {

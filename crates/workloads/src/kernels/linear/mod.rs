@@ -11,6 +11,8 @@ pub(crate) mod hpl;
 mod random;
 mod tile;
 
+pub(crate) use blas::missing;
+
 use model::values::workload::ParameterKind;
 
 use crate::describe::{Parameter, choice};
