@@ -89,6 +89,7 @@ const WRONG: &[(&str, &str)] = &[
         "[[workload]]\nname = \"stream\"\nmain = \"rate\"",
         "5:8: workload stream has no metric 'rate'\nhint: the metrics are ",
     ),
+    ("[[workload]]\nname = \"stream\"\nmean = \"no\"", "5:8: mean = \"no\": expected true or false, not a text"),
     (
         "[[workload]]\nname = \"stream\"\n[[efficiency]]\ncells = { test = \"strem\" }\nreference = {}",
         "6:18: no [[workload]] has the test 'strem'\nhint: they are stream",
@@ -430,6 +431,17 @@ fn number_of_a_command_is_its_main_metric_under_its_name() {
     let finding = summarise(&plan, &[TrialRecord { position: 0, trial, outcome, verdict }]);
     let names: Vec<&str> = finding.cells[0].metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(names, ["tps", "wall"]);
+}
+
+#[test]
+fn mean_of_an_experiment_omits_a_workload_without_affecting_its_trials() {
+    let plan = |rest: &str| {
+        let text = format!("{HEAD}[[workload]]\nname = \"queens\"\n{rest}");
+        read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap()
+    };
+    let (without, with, default) = (plan("mean = false"), plan("mean = true"), plan(""));
+    assert!(without.cells[0].outside_means && !with.cells[0].outside_means);
+    assert_eq!((with, without.key()), (default.clone(), default.key()));
 }
 
 #[test]

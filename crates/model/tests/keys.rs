@@ -29,6 +29,7 @@ fn cell(key: &str) -> Cell {
         parameters: Parameters::default(),
         placement: Placement::kernel(1),
         main: None,
+        outside_means: false,
     }
 }
 

@@ -161,6 +161,7 @@ fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
         verdicts: VerdictCounts::default(),
         cpu_load: Vec::new(),
         reasons: Vec::new(),
+        outside_means: false,
         caveats: Vec::new(),
     }
 }

@@ -75,7 +75,8 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
         return Err(format!("run {id} is simulated; simulated results are never compared with imported ones").into());
     }
     let (entries, dimensions) = entries(runs, request.by, request.metric)?;
-    let mut columns = columns(&entries, &dimensions, request.baseline)?;
+    let baseline = request.baseline.map(|baseline| columns::baseline_of(request.by, &dimensions, baseline));
+    let mut columns = columns(&entries, &dimensions, baseline.as_deref())?;
     let seed = runs.first().map_or(0, |run| run.record.seed);
     let mut rows = rows::rows(&entries, &columns.baselines, seed);
     let mut first_run = runs.len();
@@ -125,7 +126,8 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
 pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<IndexTable, CompareError> {
     check_not_mixed_with_simulated(runs)?;
     let (entries, dimensions) = entries(runs, by, None)?;
-    let columns = columns(&entries, &dimensions, baseline)?;
+    let baseline = baseline.map(|baseline| columns::baseline_of(by, &dimensions, baseline));
+    let columns = columns(&entries, &dimensions, baseline.as_deref())?;
     let scores: Vec<Score> = entries.iter().filter_map(ColumnValue::score).collect();
     let mut table = unixbench::indices(&columns.by, columns.names, &scores)?;
     if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
@@ -169,6 +171,7 @@ fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, notes: Vec<String>) ->
     let compared: Vec<(&str, &str)> =
         names.iter().filter_map(|column| Some((column.as_str(), baselines.of(column)?))).collect();
     let geomean = means::geomeans(&rows, &compared);
+    all_notes.extend(means::note(&rows).filter(|_| !geomean.is_empty()));
     Comparison {
         by,
         baselines: baselines.several(),

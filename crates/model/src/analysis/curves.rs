@@ -236,6 +236,7 @@ mod tests {
             parameters: Parameters(parameters),
             placement: Placement { name: placement.to_string(), ..Placement::kernel(*threads) },
             main: None,
+            outside_means: false,
         }
     }
 
@@ -271,6 +272,7 @@ mod tests {
             verdicts: VerdictCounts::default(),
             cpu_load: Vec::new(),
             reasons: Vec::new(),
+            outside_means: false,
             caveats: Vec::new(),
         }
     }

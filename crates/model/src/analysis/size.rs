@@ -142,7 +142,15 @@ mod tests {
             let name = format!("kernel+{}", budget.name());
             let placement = Placement { name: name.clone(), budget: Some(budget), ..Placement::kernel(1) };
             let (workload, test, parameters) = ("command".to_string(), "command".to_string(), Parameters::default());
-            cells.push(Cell { key: name.clone(), workload, test, parameters, placement, main: None });
+            cells.push(Cell {
+                key: name.clone(),
+                workload,
+                test,
+                parameters,
+                placement,
+                main: None,
+                outside_means: false,
+            });
             let value = ComparedValue {
                 median: 1.0,
                 change_percent: Some(*change),
@@ -254,7 +262,15 @@ mod tests {
         let written = serde_json::json!(["xz", "-k", "a b"]).to_string();
         let parameters = Parameters([("argv".to_string(), Value::Text(written))].into());
         let (key, workload, test) = ("k".to_string(), "command".to_string(), "command".to_string());
-        let plan = plan(vec![Cell { key, workload, test, parameters, placement: Placement::kernel(1), main: None }]);
+        let plan = plan(vec![Cell {
+            key,
+            workload,
+            test,
+            parameters,
+            placement: Placement::kernel(1),
+            main: None,
+            outside_means: false,
+        }]);
         assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"])), Some(Bytes(4 << 30)));
         assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a", "b"])), None);
         assert_eq!(need_of(&Plan { size: None, ..plan }, &argv(&["xz", "-k", "a b"])), None);

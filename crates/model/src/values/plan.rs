@@ -68,6 +68,9 @@ pub struct Cell {
     /// the trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main: Option<String>,
+    /// Whether geometric means leave the cell out. Not part of the key either.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_means: bool,
 }
 
 /// Cells to show in percent of a reference cell, which may have other parameters.
@@ -277,7 +280,7 @@ impl Cell {
             placement.cpus(),
             placement.memory
         );
-        Self { key, workload: spec.name.clone(), test, parameters, placement, main: None }
+        Self { key, workload: spec.name.clone(), test, parameters, placement, main: None, outside_means: false }
     }
 }
 
@@ -362,6 +365,7 @@ mod tests {
             parameters: Parameters::default(),
             placement: Placement::kernel(1),
             main: None,
+            outside_means: false,
         };
         let second = Nanos(1_000_000_000);
         let repeat = StoppingRule { warmup: 1, min: 5, max: 9, precision: 0.02, budget: second, time_limit: second };

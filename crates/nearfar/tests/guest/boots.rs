@@ -47,7 +47,7 @@ fn boots_with_different_parameters_are_separate_columns() {
         let streams: Vec<&Value> = trials.iter().filter(|trial| trial["workload"] == "stream").collect();
         streams.iter().for_each(|trial| assert_verified(trial));
         // With one node there is nothing to interleave over.
-        let interleaved = streams.iter().filter(|trial| trial["placement"] == "interleave").count();
+        let interleaved = streams.iter().filter(|trial| trial["placement"] == "kernel+interleave").count();
         assert_eq!(interleaved > 0, nodes > 1, "{trials:#?}");
         let stderr = job.text("run.stderr");
         assert!(stderr.contains(next), "{stderr}");
@@ -66,4 +66,9 @@ fn boots_with_different_parameters_are_separate_columns() {
     assert!(tests.iter().any(|test| test.contains("stream")), "{compared:#}");
     assert!(tests.iter().any(|test| test.contains("chase")), "{compared:#}");
     assert!(!tests.iter().any(|test| test.contains("interleave")), "{compared:#}");
+    // The experiment compares interleaved memory under the other boot with the plain boot.
+    let compared = nearfar(&both, &["compare", "--format", "json"]);
+    let compared: Value = serde_json::from_slice(&compared.stdout).expect("compare prints JSON");
+    assert_eq!(compared["baseline"], "plain, kernel", "{compared:#}");
+    assert!(compared["columns"].as_array().is_some_and(|all| all.contains(&"numa=fake=4, kernel+interleave".into())));
 }

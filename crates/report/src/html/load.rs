@@ -163,6 +163,7 @@ mod tests {
             cpu_load: vec![load(0, 50.0, 25.0), load(2, 0.0, 0.0)],
             verdicts: model::values::record::VerdictCounts::default(),
             reasons: Vec::new(),
+            outside_means: false,
             caveats: Vec::new(),
         };
         let row = row(&cell, 0, &[CpuId(0), CpuId(1), CpuId(2)], 10.0);

@@ -288,6 +288,7 @@ mod tests {
             verdicts: VerdictCounts::default(),
             cpu_load: vec![load],
             reasons: vec![("steal".into(), 1)],
+            outside_means: false,
             caveats: vec!["one trial".into()],
         }
     }

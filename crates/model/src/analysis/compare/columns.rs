@@ -154,7 +154,14 @@ fn own_words<'a>(row: &'a str, cell: &CellFinding) -> &'a str {
 
 impl<'a> ColumnRule<'a> {
     fn new(runs: &'a [ComparedRun<'a>], by: &By) -> Result<Self, CompareError> {
-        let mut rule = Self { runs, dimensions: by.dimensions(), boots: boot_labels(runs) };
+        let boots = boot_labels(runs);
+        let mut dimensions = by.dimensions();
+        // One boot of several that an experiment compares: the other dimensions are the columns.
+        let has_one_boot = boots.iter().all(|boot| *boot == boots[0]);
+        if has_one_boot && dimensions.iter().any(|by| *by != By::Boot) {
+            dimensions.retain(|by| *by != By::Boot);
+        }
+        let mut rule = Self { runs, dimensions, boots };
         // Machines are never pooled: a median over two of them describes neither.
         if rule.pooled(|one, other| host(one) != host(other))?.is_some() {
             rule.dimensions.insert(0, By::Host);
@@ -318,6 +325,17 @@ fn boot_labels(runs: &[ComparedRun<'_>]) -> Vec<String> {
     own
 }
 
+/// Returns a requested baseline without the parts of dimensions that the columns do not have.
+pub(super) fn baseline_of(by: &By, dimensions: &[By], requested: &str) -> String {
+    let all = by.dimensions();
+    let parts: Vec<&str> = requested.splitn(all.len(), AND).collect();
+    if parts.len() < all.len() {
+        return requested.into();
+    }
+    let kept = all.iter().zip(parts).filter(|(by, _)| dimensions.contains(by));
+    kept.map(|(_, part)| part).collect::<Vec<_>>().join(AND)
+}
+
 /// Returns the columns in display order with their baselines.
 pub(super) fn columns(
     entries: &[ColumnValue<'_>],
@@ -346,28 +364,31 @@ pub(super) fn columns(
     Ok(Columns::new(by, names, baselines))
 }
 
-/// Returns the baselines of columns by several dimensions: a requested value of one dimension is the baseline of all
-/// columns that differ from it only in this dimension. By default it is the first value of the last dimension. `None` if
-/// the requested baseline is the name of a column or of nothing.
+/// Returns the baselines of columns by several dimensions: a requested value of one dimension, or of several that follow
+/// each other, is the baseline of all columns that differ from it only in these. By default it is the first value of the
+/// last dimension. `None` if the requested baseline is the name of a column or of nothing.
 fn baselines_by_part(names: &[String], dimensions: usize, requested: Option<&str>) -> Option<Baselines> {
     let parts = |name: &String| name.splitn(dimensions, AND).map(str::to_string).collect::<Vec<String>>();
     let split: Vec<Vec<String>> = names.iter().map(parts).collect();
     let (at, value) = match requested {
         Some(value) if names.iter().any(|name| name == value) => return None,
         Some(value) => {
-            let of = |at: &usize| split.iter().any(|parts| parts.get(*at).is_some_and(|part| part == value));
-            ((0..dimensions).find(of)?, value.to_string())
+            let several: Vec<String> = value.split(AND).map(str::to_string).collect();
+            [vec![value.to_string()], several].into_iter().find_map(|value| {
+                let is_at = |at: &usize| split.iter().any(|parts| has_parts(parts, *at, &value));
+                Some(((0..dimensions).find(is_at)?, value))
+            })?
         }
         None => {
             let last = dimensions - 1;
             let values: Vec<&String> = split.iter().filter_map(|parts| parts.get(last)).collect();
             let kernel = values.iter().find(|value| **value == "kernel").or(values.first())?;
-            (last, (**kernel).clone())
+            (last, vec![(**kernel).clone()])
         }
     };
     let baseline = |parts: &Vec<String>| {
         let mut parts = parts.clone();
-        parts[at].clone_from(&value);
+        parts[at..at + value.len()].clone_from_slice(&value);
         parts.join(AND)
     };
     let of = names.iter().zip(&split).filter(|(_, parts)| parts.len() == dimensions).filter_map(|(name, parts)| {
@@ -377,11 +398,16 @@ fn baselines_by_part(names: &[String], dimensions: usize, requested: Option<&str
     let of: BTreeMap<String, String> = of.collect();
     if of.is_empty() {
         // A single machine, or machines without a common value: all are compared with one column.
-        let mut with_value = names.iter().zip(&split).filter(|(_, parts)| parts.get(at) == Some(&value));
+        let mut with_value = names.iter().zip(&split).filter(|(_, parts)| has_parts(parts, at, &value));
         let (column, _) = with_value.next()?;
         return Some(Baselines::one(names, column));
     }
-    Some(Baselines { of, name: value })
+    Some(Baselines { of, name: value.join(AND) })
+}
+
+/// Whether the parts of a column's name have these values from a position on.
+fn has_parts(parts: &[String], at: usize, values: &[String]) -> bool {
+    parts.get(at..at + values.len()) == Some(values)
 }
 
 /// Sorts columns so that a baseline is followed by the columns that are compared with it.

@@ -24,7 +24,8 @@ struct RatioOfTest<'a> {
 
 /// Returns the mean over all tests of each column, then those over the tests of each thread count with several tests.
 pub(super) fn geomeans(rows: &[MeasuredRow<'_>], compared: &[(&str, &str)]) -> Vec<GeomeanChange> {
-    let main: Vec<&MeasuredRow<'_>> = rows.iter().filter(|measured| measured.row.main).collect();
+    let main: Vec<&MeasuredRow<'_>> =
+        rows.iter().filter(|measured| measured.row.main && !measured.is_outside_means()).collect();
     let mut means: Vec<GeomeanChange> = compared.iter().filter_map(|pair| geomean(&main, *pair, None)).collect();
     let counts: BTreeSet<usize> = main.iter().filter_map(|measured| measured.row.threads).collect();
     for threads in counts.iter().filter(|_| counts.len() > 1) {
@@ -34,6 +35,13 @@ pub(super) fn geomeans(rows: &[MeasuredRow<'_>], compared: &[(&str, &str)]) -> V
         means.extend(of_columns.filter(|mean| mean.tests > 1));
     }
     means
+}
+
+/// Returns a note on the tests that the means leave out; `None` if they contain all tests.
+pub(super) fn note(rows: &[MeasuredRow<'_>]) -> Option<String> {
+    let outside = rows.iter().filter(|measured| measured.row.main && measured.is_outside_means());
+    let tests: Vec<&str> = outside.map(|measured| measured.row.test.as_str()).collect();
+    (!tests.is_empty()).then(|| format!("geometric means leave out {}, as the experiment defines", tests.join(", ")))
 }
 
 /// Returns the mean over the tests that both columns have.

@@ -66,6 +66,7 @@ mod tests {
             cpu_load: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
+            outside_means: false,
             caveats: Vec::new(),
         }
     }

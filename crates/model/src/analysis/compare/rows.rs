@@ -17,6 +17,13 @@ pub(super) struct MeasuredRow<'a> {
     pub(super) cell: Option<&'a ColumnValue<'a>>,
 }
 
+impl MeasuredRow<'_> {
+    /// Whether the experiment leaves the test out of geometric means.
+    pub(super) fn is_outside_means(&self) -> bool {
+        self.cell.is_some_and(|entry| entry.cell.outside_means)
+    }
+}
+
 /// Returns the rows in order of first occurrence, each with its values by column.
 pub(super) fn rows<'a>(entries: &'a [ColumnValue<'a>], baselines: &Baselines, seed: u64) -> Vec<MeasuredRow<'a>> {
     let mut order: Vec<(&str, &str)> = Vec::new();

@@ -182,6 +182,55 @@ fn efficiency_is_relative_to_the_next_smaller_reference() {
     assert_eq!(rows[0].reference.test, "semi dram=all scale=29");
     assert!((rows[0].percent - 78.25).abs() < 0.01, "{}", rows[0].percent);
     assert!(rows[0].ci_low.unwrap() > 78.0 && rows[0].ci_high.unwrap() < 78.5);
+    record.plan.command = ["run", "graph500", "--smoke"].map(String::from).into();
+    let smoke = efficiencies(ComparedRun { record: &record, finding: &cells });
+    assert_eq!((smoke.len(), smoke[0].ci_low, smoke[0].ci_high), (1, None, None), "a smoke test claims nothing");
+}
+
+/// As in the study of NUMA emulation: interleaved memory under the other boot against the boot without emulation.
+#[test]
+fn boots_and_placements_are_columns_against_the_plain_boot() {
+    let boot = |id: &str, line: &str| record(id, &[("kernel.command-line", line), ("cpu.model", "A76")], None);
+    let (plain, fake) = (boot("a", "quiet"), boot("b", "quiet numa=fake=8"));
+    let kernel = |level: f64| cell("t", "kernel", Better::Higher, &around(level, 5, 1));
+    let interleaved = cell("t", "kernel+interleave", Better::Higher, &around(146.0, 5, 2));
+    let (before, after) = (finding(vec![kernel(100.0)]), finding(vec![kernel(100.0), interleaved]));
+    let runs = [ComparedRun { record: &plain, finding: &before }, ComparedRun { record: &fake, finding: &after }];
+    let by = By::parse("boot,placement");
+    let both = compare(&runs, &by, Some("plain, kernel")).unwrap();
+    assert_eq!(both.columns, ["plain, kernel", "numa=fake=8, kernel", "numa=fake=8, kernel+interleave"]);
+    let change = |comparison: &Comparison, column: &str| comparison.rows[0].values[column].change_percent.unwrap();
+    assert!((change(&both, "numa=fake=8, kernel+interleave") - 46.0).abs() < 1.0, "{both:?}");
+    assert_eq!(both.geomean.len(), 2, "each column has a mean");
+
+    // The plan of a run that is the only one so far.
+    let mut planned_here = fake.clone();
+    (planned_here.plan.compare_by, planned_here.plan.baseline) = (by.name(), Some("plain, kernel".into()));
+    let one = planned(&[ComparedRun { record: &planned_here, finding: &after }], &planned_here.plan).unwrap();
+    assert_eq!((one.by.as_str(), one.columns.join(" | ")), ("placement", "kernel | kernel+interleave".into()));
+
+    // A second board: each is compared with its own plain boot.
+    let of = |host: &str, record: &RunRecord| RunRecord { host: Some(host.into()), ..record.clone() };
+    let records = [of("pi4", &plain), of("pi4", &fake), of("pi5", &plain), of("pi5", &fake)];
+    let findings = [&before, &after, &before, &after];
+    let pairs = records.iter().zip(findings);
+    let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
+    let boards = compare(&runs, &by, Some("plain, kernel")).unwrap();
+    assert_eq!(boards.baseline_of("pi5, numa=fake=8, kernel+interleave"), Some("pi5, plain, kernel"));
+}
+
+#[test]
+fn tests_outside_the_means_are_compared_and_named() {
+    let mut suite = two_columns(&[("stream", 1.27), ("zstd", 2.64), ("chase", 1.0)], 5);
+    for cell in suite.cells.iter_mut().filter(|cell| cell.test == "chase") {
+        cell.outside_means = true;
+    }
+    let comparison = by_placement(&suite);
+    let mean = &comparison.geomean[0];
+    // sqrt(1.27 x 2.64)
+    assert!((mean.change_percent - 83.1).abs() < 1.0 && mean.tests == 2, "{mean:?}");
+    assert!(comparison.rows.iter().any(|row| row.test == "chase"), "{comparison:?}");
+    assert_eq!(comparison.notes, ["geometric means leave out chase, as the experiment defines"]);
 }
 
 #[test]

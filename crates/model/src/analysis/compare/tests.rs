@@ -74,6 +74,7 @@ pub(super) fn cell(test: &str, placement: &str, better: Better, samples: &[f64])
         cpu_load: Vec::new(),
         verdicts: VerdictCounts::default(),
         reasons: Vec::new(),
+        outside_means: false,
         caveats: Vec::new(),
     }
 }

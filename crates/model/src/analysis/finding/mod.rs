@@ -46,6 +46,9 @@ pub struct CellFinding {
     pub reason: String,
     /// The main metric first.
     pub metrics: Vec<MetricFinding>,
+    /// Whether geometric means leave the cell out, as the experiment defines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_means: bool,
     /// Verdicts of the measured trials.
     pub verdicts: VerdictCounts,
     /// Load of each CPU, in ascending order of CPUs. Empty if it was not recorded.

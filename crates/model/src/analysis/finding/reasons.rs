@@ -119,6 +119,7 @@ mod tests {
             verdicts: VerdictCounts { valid: 4, suspect: 10, invalid: 0 },
             cpu_load: Vec::new(),
             reasons: reasons.iter().map(|(text, count)| ((*text).into(), *count)).collect(),
+            outside_means: false,
             caveats: Vec::new(),
         }
     }

@@ -51,6 +51,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
         memory: cell.placement.memory.to_string(),
         reason: cell.placement.reason.clone(),
         metrics,
+        outside_means: cell.outside_means,
         cpu_load: cpu_load(&counted),
         verdicts: verdict_counts(records),
         reasons: reason_counts(records),

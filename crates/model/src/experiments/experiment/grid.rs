@@ -333,7 +333,7 @@ fn fill(
                 Ok((placement, parameters)) => {
                     let main = combination.main_metric(&parameters);
                     let cell = Cell::new(combination.spec, test.into(), parameters, placement);
-                    cells.push(Cell { main, ..cell });
+                    cells.push(Cell { main, outside_means: combination.task.outside_means, ..cell });
                 }
                 Err(why) => match reasons.iter_mut().find(|(other, reason, _)| *other == name && *reason == why) {
                     Some((_, _, counts)) => counts.push(threads.clone()),

@@ -21,6 +21,7 @@
 //! name = "stream"
 //! label = "stream-triad"             # name in tables; default the workload's name
 //! main = "triad"                     # main metric; default the workload's first
+//! mean = true                        # whether geometric means include its tests
 //! set = { size = "4xllc", non-temporal = [false, true] }   # a list defines one cell per value; {device} is the
 //!                                    # first device; text with {devices} is repeated for each, separated by commas
 //! placements = ["kernel", "compact", "-C 0-3 -m 0"]        # default kernel
@@ -89,6 +90,9 @@ pub struct WorkloadGrid {
     /// asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub main: Option<String>,
+    /// Whether geometric means leave its tests out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub outside_means: bool,
     /// Parameters in file order, each with its values as written.
     pub set: Vec<(String, Vec<String>)>,
     pub placements: Vec<String>,

@@ -14,7 +14,7 @@ use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
 /// Valid top-level keys.
 const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "efficiency", "workload"];
 
-const WORKLOAD_KEYS: [&str; 7] = ["name", "label", "main", "set", "placements", "threads", "copies"];
+const WORKLOAD_KEYS: [&str; 8] = ["name", "label", "main", "mean", "set", "placements", "threads", "copies"];
 
 /// Maximum number of blocks. Far above practical values; catches typos.
 const BLOCKS_MAX: u32 = 100_000;
@@ -109,6 +109,7 @@ fn task(
         workload: name.value,
         label,
         main: main_metric(section, source, spec, &set)?,
+        outside_means: section.switch("mean")? == Some(false),
         set,
         placements: placements(source, section)?,
         threads: threads(source, section, spec)?,

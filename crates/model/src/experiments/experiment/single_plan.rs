@@ -66,6 +66,7 @@ impl SingleWorkload {
             workload: self.workload.clone(),
             label: None,
             main: None,
+            outside_means: false,
             set: self.values_by_parameter(spec)?,
             placements: self.placements.clone(),
             threads: threads.into_iter().collect(),

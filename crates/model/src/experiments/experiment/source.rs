@@ -138,6 +138,15 @@ impl<'a> TomlTable<'a> {
         Ok(Some(Located { value: number, at: value.span() }))
     }
 
+    /// Returns true or false; `None` if the key is missing.
+    pub fn switch(&self, key: &str) -> Result<Option<bool>, ExperimentError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::Boolean(on) => Ok(Some(*on)),
+            other => Err(self.wrong(key, value, &format!("true or false, not {}", kind(other)))),
+        }
+    }
+
     /// Returns a nested table, with only these keys if a list is given; `None` if the key is missing.
     pub fn section(
         &self,

@@ -112,10 +112,12 @@ impl Redaction {
         let test = self.texts.test(&cell.test).unwrap_or_else(|| self.words.sentence(&cell.test));
         let parameters = self.texts.parameters(&cell.workload, &cell.parameters, &mut self.words);
         let placement = self.placement(&cell.placement);
-        let main = cell.main.clone();
+        let (main, outside_means) = (cell.main.clone(), cell.outside_means);
         match workloads.iter().find(|spec| spec.name == workload) {
-            Some(spec) => Cell { main, ..Cell::new(spec, test, parameters, placement) },
-            None => Cell { key: self.words.sentence(&cell.key), workload, test, parameters, placement, main },
+            Some(spec) => Cell { main, outside_means, ..Cell::new(spec, test, parameters, placement) },
+            None => {
+                Cell { key: self.words.sentence(&cell.key), workload, test, parameters, placement, main, outside_means }
+            }
         }
     }
 

@@ -72,6 +72,7 @@ pub fn read_jobs(
             workload: WORKLOAD.into(),
             label,
             main: None,
+            outside_means: false,
             set: read.set,
             placements,
             threads: read.threads,
