@@ -8,7 +8,14 @@ use crate::values::settings::{FactValue, Settings};
 pub(super) fn differing(runs: &[ComparedRun<'_>], dimensions: &[By]) -> Vec<String> {
     let mut settings = runs.iter().map(|run| &run.record.machine.settings);
     let Some(first) = settings.next() else { return Vec::new() };
-    let is_asked = |key: &str| dimensions.iter().any(|by| matches!(by, By::Fact(fact) if fact == key));
+    let is_asked = |key: &str| {
+        dimensions.iter().any(|by| match by {
+            By::Fact(fact) => fact == key,
+            // The columns are named after it.
+            By::Boot => key == "kernel.command-line",
+            _ => false,
+        })
+    };
     notes(first, settings, is_asked)
 }
 

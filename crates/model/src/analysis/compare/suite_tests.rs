@@ -202,6 +202,7 @@ fn boots_and_placements_are_columns_against_the_plain_boot() {
     let change = |comparison: &Comparison, column: &str| comparison.rows[0].values[column].change_percent.unwrap();
     assert!((change(&both, "numa=fake=8, kernel+interleave") - 46.0).abs() < 1.0, "{both:?}");
     assert_eq!(both.geomean.len(), 2, "each column has a mean");
+    assert!(both.notes.is_empty(), "the columns are named after the parameters of the kernel: {:?}", both.notes);
 
     // The plan of a run that is the only one so far.
     let mut planned_here = fake.clone();
