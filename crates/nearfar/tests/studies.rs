@@ -269,6 +269,18 @@ fn fake_numa_compares_interleaving_with_the_plain_boot() {
     assert!(!array(&compared["geomean"]).is_empty(), "{compared:#}");
 }
 
+/// The tables of the pages are those of the present simulator.
+#[test]
+fn study_pages_have_the_tables_of_the_simulator() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/study-tables");
+    let mut command = Command::new("python3");
+    command.args([script, "--check", env!("CARGO_BIN_EXE_nearfar")]).env_remove("NEARFAR_STORE");
+    match command.output() {
+        Ok(checked) => assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr)),
+        Err(error) => println!("skipped: study_pages_have_the_tables_of_the_simulator: python3: {error}"),
+    }
+}
+
 /// A pair of processes under a mask may use all of its CPUs, which the evidence of the trial shows.
 #[test]
 fn loose_copies_of_a_real_run_have_the_whole_mask() {
