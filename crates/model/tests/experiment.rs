@@ -434,7 +434,7 @@ fn number_of_a_command_is_its_main_metric_under_its_name() {
 }
 
 #[test]
-fn mean_of_an_experiment_omits_a_workload_without_affecting_its_trials() {
+fn mean_omits_a_workload_without_affecting_its_trials() {
     let plan = |rest: &str| {
         let text = format!("{HEAD}[[workload]]\nname = \"queens\"\n{rest}");
         read(&text).plan(&model(RYZEN), &specs(), options(false)).unwrap()

@@ -59,7 +59,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, records: &[&TrialRecord]) -> C
     }
 }
 
-/// Gives the number in the output of a command the user's name, unless another metric has that name.
+/// Renames the number in the output of a command as the user named it, unless another metric has that name.
 fn name_number(spec: &WorkloadSpec, cell: &Cell, metrics: &mut [MetricFinding]) {
     for metric in metrics {
         let own_name = command_number::own_name(&spec.name, &cell.parameters, &metric.name);
