@@ -58,7 +58,8 @@ const LACKING: &[&str] = &[
     "no such program",
     // Programs and libraries of other packages.
     "hint: apt-get install ",
-    // Requirements that are noticed in the trial, such as a library that cannot be loaded.
+    "hint: install libopenblas0-pthread",
+    // Requirements that are noticed in the trial.
     "cannot be measured here: ",
     "run nearfar restore as root",
     "hint: run as root, not in a restricted container",

@@ -39,7 +39,7 @@ fn trial(dir: &Path, args: &[&str]) -> Option<(String, serde_json::Value)> {
         ["measure"].iter().chain(args).chain(&["--smoke", "-r", "1", "-w", "0"]).copied().collect();
     let output = nearfar(dir, &all_args);
     let text = text_of(&output);
-    if text.contains("cannot be measured here") && (text.contains("io_uring") || text.contains("libopenblas0")) {
+    if text.contains("cannot be measured here") && text.contains("io_uring") || text.contains("libopenblas0") {
         println!("skipped: {text}");
         return None;
     }
