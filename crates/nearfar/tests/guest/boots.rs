@@ -47,7 +47,7 @@ fn boots_with_different_parameters_are_separate_columns() {
         let streams: Vec<&Value> = trials.iter().filter(|trial| trial["workload"] == "stream").collect();
         streams.iter().for_each(|trial| assert_verified(trial));
         // With one node there is nothing to interleave over.
-        let interleaved = streams.iter().filter(|trial| trial["placement"] == "interleave").count();
+        let interleaved = streams.iter().filter(|trial| trial["placement"] == "kernel+interleave").count();
         assert_eq!(interleaved > 0, nodes > 1, "{trials:#?}");
         let stderr = job.text("run.stderr");
         assert!(stderr.contains(next), "{stderr}");
