@@ -86,6 +86,10 @@ impl MachineLock {
     }
 
     fn of_root(paths: &LockPaths) -> Result<Self, LockError> {
+        // A minimal system may lack /run, which only root can create.
+        if let Some(parent) = paths.root.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| LockError::Io(parent.into(), error))?;
+        }
         let mut lock = Self::in_private(&paths.root)?;
         // Whatever other users have done to their lock, root does not depend on it.
         match Self::locked(open(&paths.shared, 0o666), &paths.shared) {

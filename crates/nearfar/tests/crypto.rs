@@ -82,7 +82,6 @@ fn conflicting_parameters_are_rejected() {
         (&["crypto", "--set", "block=100"], "needs a multiple of 16"),
         (&["crypto", "--set", "block=2MiB"], "is out of range 16B to 1MiB"),
         (&["crypto", "--set", "engine=kernel", "--set", "cipher=aes-128-gcm"], "hint: message=block"),
-        (&["openssl", "--set", "program=/nowhere/openssl"], "/nowhere/openssl"),
         (&["openssl", "--set", "time=1500ms"], "whole seconds"),
     ];
     for (args, expected) in cases {
@@ -95,6 +94,15 @@ fn conflicting_parameters_are_rejected() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         assert!(stderr.contains(expected), "{args:?}: {stderr}");
     }
+}
+
+#[test]
+fn absent_openssl_is_named_before_the_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let output = nearfar(dir.path(), &["measure", "openssl", "--set", "program=/nowhere/openssl"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(77), "{stderr}");
+    assert!(stderr.contains("/nowhere/openssl"), "{stderr}");
 }
 
 #[test]

@@ -63,7 +63,8 @@ fn plan_json(plan: &Plan) -> String {
     }
     plan.cells.iter_mut().for_each(|cell| cell.placement.reason.clear());
     plan.skipped.clear();
-    plan.command.clear();
+    // Its stamp is read from the command.
+    plan.command = if plan.is_smoke() { vec!["--smoke".into()] } else { Vec::new() };
     json(&plan)
 }
 
