@@ -131,6 +131,20 @@ fn ccx_has_every_row_of_the_published_table() {
     }
 }
 
+/// Studies B and D: large requests are compared in MB/s, as CrystalDiskMark prints them; small ones of study D in IO/s.
+#[test]
+fn large_requests_are_compared_in_megabytes_per_second() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (experiment, by_rate) in [("crystaldiskmark", ""), ("crystaldiskmark-3", ""), ("storage", "4k ")] {
+        let run = simulate(dir.path(), experiment, "xeon-e5-2640-x2");
+        for cell in array(&run["cells"]) {
+            let is_small = !by_rate.is_empty() && text(&cell["test"]).starts_with(by_rate);
+            let expected = if is_small { "IO/s" } else { "MB/s" };
+            assert_eq!(cell["metrics"][0]["unit"], expected, "{experiment}: {}", cell["test"]);
+        }
+    }
+}
+
 /// Study B: the disk's interrupts on the core of the application, on its node and on the other node, for small and large
 /// requests; fifteen blocks, as three runs of five passes.
 #[test]
