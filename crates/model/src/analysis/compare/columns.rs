@@ -156,9 +156,10 @@ impl<'a> ColumnRule<'a> {
     fn new(runs: &'a [ComparedRun<'a>], by: &By) -> Result<Self, CompareError> {
         let boots = boot_labels(runs);
         let mut dimensions = by.dimensions();
-        // One boot of several that an experiment compares: the other dimensions are the columns.
-        let has_one_boot = boots.iter().all(|boot| *boot == boots[0]);
-        if has_one_boot && dimensions.iter().any(|by| *by != By::Boot) {
+        // One boot of those that an experiment compares: the other dimensions are the columns.
+        let labelled = || runs.iter().zip(&boots).map(|(run, boot)| (host(run.record), boot));
+        let first: BTreeMap<String, &String> = labelled().rev().collect();
+        if labelled().all(|(host, boot)| first[&host] == boot) && dimensions.iter().any(|by| *by != By::Boot) {
             dimensions.retain(|by| *by != By::Boot);
         }
         let mut rule = Self { runs, dimensions, boots };
@@ -302,27 +303,40 @@ pub(crate) fn host(record: &RunRecord) -> String {
     record.host.clone().unwrap_or_else(model)
 }
 
-/// Returns the kernel parameters of each run that not all runs have; boot ids if all runs have the same.
+/// Label of a boot without kernel parameters of its own.
+const PLAIN: &str = "plain";
+
+/// Returns the kernel parameters of each run that not all runs of its machine have. If no machine has several boots, those
+/// that not all machines have; boot ids if all runs have the same.
 fn boot_labels(runs: &[ComparedRun<'_>]) -> Vec<String> {
-    let words = |run: &ComparedRun<'_>| -> Vec<String> {
-        let line = run.record.machine.settings.get("kernel.command-line").unwrap_or_default();
-        line.split_whitespace().map(str::to_string).collect()
-    };
-    let lines: Vec<Vec<String>> = runs.iter().map(words).collect();
-    let shared = |word: &String| lines.iter().all(|line| line.contains(word));
-    let own: Vec<String> = lines
-        .iter()
-        .map(|line| line.iter().filter(|word| !shared(word)).cloned().collect::<Vec<_>>().join(" "))
-        .map(|label| if label.is_empty() { "plain".to_string() } else { label })
-        .collect();
-    if own.iter().all(|label| label == "plain") {
-        let boot_id = |run: &ComparedRun<'_>| {
-            let id = run.record.machine.settings.get("kernel.boot-id").unwrap_or("unknown boot");
-            id.chars().take(8).collect()
-        };
-        return runs.iter().map(boot_id).collect();
+    let of_machine = own_parameters(runs, |one, other| host(one) == host(other));
+    if of_machine.iter().any(|label| label != PLAIN) {
+        return of_machine;
     }
-    own
+    let of_all = own_parameters(runs, |_, _| true);
+    if of_all.iter().any(|label| label != PLAIN) {
+        return of_all;
+    }
+    let boot_id = |run: &ComparedRun<'_>| {
+        let id = run.record.machine.settings.get("kernel.boot-id").unwrap_or("unknown boot");
+        id.chars().take(8).collect()
+    };
+    runs.iter().map(boot_id).collect()
+}
+
+/// Returns the kernel parameters of each run that not all comparable runs have.
+fn own_parameters(runs: &[ComparedRun<'_>], are_comparable: impl Fn(&RunRecord, &RunRecord) -> bool) -> Vec<String> {
+    let line =
+        |run: &ComparedRun<'_>| run.record.machine.settings.get("kernel.command-line").unwrap_or_default().to_string();
+    let lines: Vec<String> = runs.iter().map(line).collect();
+    let has = |line: &String, word: &str| line.split_whitespace().any(|other| other == word);
+    let own = |(run, line): (&ComparedRun<'_>, &String)| {
+        let others = || runs.iter().zip(&lines).filter(|(other, _)| are_comparable(run.record, other.record));
+        let own = line.split_whitespace().filter(|word| !others().all(|(_, line)| has(line, word)));
+        let label = own.collect::<Vec<_>>().join(" ");
+        if label.is_empty() { PLAIN.to_string() } else { label }
+    };
+    runs.iter().zip(&lines).map(own).collect()
 }
 
 /// Returns a requested baseline without the parts of dimensions that the columns do not have.

@@ -210,14 +210,23 @@ fn boots_and_placements_are_columns_against_the_plain_boot() {
     let one = planned(&[ComparedRun { record: &planned_here, finding: &after }], &planned_here.plan).unwrap();
     assert_eq!((one.by.as_str(), one.columns.join(" | ")), ("placement", "kernel | kernel+interleave".into()));
 
-    // A second board: each is compared with its own plain boot.
-    let of = |host: &str, record: &RunRecord| RunRecord { host: Some(host.into()), ..record.clone() };
-    let records = [of("pi4", &plain), of("pi4", &fake), of("pi5", &plain), of("pi5", &fake)];
+    // A second board with other parameters: each is compared with its own plain boot.
+    let of = |host: &str, id: &str, line: &str| RunRecord { host: Some(host.into()), ..boot(id, line) };
+    let records = [
+        of("pi4", "a", "root=/dev/sda2"),
+        of("pi4", "b", "root=/dev/sda2 numa=fake=8"),
+        of("pi5", "c", "quiet"),
+        of("pi5", "d", "quiet numa=fake=8"),
+    ];
     let findings = [&before, &after, &before, &after];
     let pairs = records.iter().zip(findings);
     let runs: Vec<ComparedRun<'_>> = pairs.map(|(record, finding)| ComparedRun { record, finding }).collect();
     let boards = compare(&runs, &by, Some("plain, kernel")).unwrap();
     assert_eq!(boards.baseline_of("pi5, numa=fake=8, kernel+interleave"), Some("pi5, plain, kernel"));
+    assert_eq!(boards.baseline_of("pi4, numa=fake=8, kernel+interleave"), Some("pi4, plain, kernel"));
+    // Two boards with a boot each.
+    let boards = compare(&[runs[0], runs[3]], &by, Some("plain, kernel")).unwrap();
+    assert_eq!(boards.columns, ["pi4, kernel", "pi5, kernel", "pi5, kernel+interleave"]);
 }
 
 #[test]
