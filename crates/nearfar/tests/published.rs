@@ -61,8 +61,11 @@ fn ccx_percentages_are_those_printed() {
         ("shell-16", -23),
         ("m-queens-17", -21),
     ];
+    let text = compared("ryzen-2600-ccx", &["--digits", "2"]);
     for (test, printed) in cases {
         assert_eq!(change(&comparison, test, "throughput", "6-thread-1ccx").round() as i64, printed, "{test}");
+        let line = text.lines().find(|line| line.starts_with(test)).expect("a line per test");
+        assert!(line.trim_end().ends_with(&format!(" {printed} %")), "{line}");
     }
     let turned = json("ryzen-2600-ccx", &["--baseline", "6-thread-1ccx"]);
     let creation = change(&turned, "process-creation", "throughput", "6-core-2ccx");
