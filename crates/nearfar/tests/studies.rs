@@ -131,7 +131,8 @@ fn ccx_has_every_row_of_the_published_table() {
     }
 }
 
-/// Studies B and D: large requests are compared in MB/s, as CrystalDiskMark prints them; small ones of study D in IO/s.
+/// Studies B and D: large requests are compared in MB/s, as `CrystalDiskMark` prints them; small ones of study D in
+/// IO/s.
 #[test]
 fn large_requests_are_compared_in_megabytes_per_second() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -303,7 +303,7 @@ pub(crate) fn host(record: &RunRecord) -> String {
     record.host.clone().unwrap_or_else(model)
 }
 
-/// Label of a boot without kernel parameters of its own.
+/// Label of a boot without additional kernel parameters.
 const PLAIN: &str = "plain";
 
 /// Returns the kernel parameters of each run that not all runs of its machine have. If no machine has several boots, those
