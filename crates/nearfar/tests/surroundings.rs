@@ -104,33 +104,46 @@ fn concurrent_exports_do_not_mix_and_leave_nothing() {
 
 #[test]
 fn directories_of_killed_trials_are_removed() {
+    // HPL in a directory of its own, which only its parent knows.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let hpl = dir.path().join("xhpl");
+    fs::write(&hpl, "#!/bin/sh\nexec sleep 600\n").expect("the directory is writable");
+    fs::set_permissions(&hpl, fs::Permissions::from_mode(0o755)).expect("the file belongs to this user");
+    let program = format!("program={}", hpl.display());
+    let copies = ["measure", "file-copy", "-r", "1000", "--quiet"];
+    let hpl = ["measure", "xhpl", "-r", "2", "--threads", "1", "--quiet", "--set", "n=400", "--set", &program];
+    for (args, signal) in [(&copies[..], "KILL"), (&copies, "INT"), (&copies, "TERM"), (&hpl, "KILL"), (&hpl, "INT")] {
+        check_killed_trial(args, signal);
+    }
+}
+
+/// Kills a measurement during a trial, and checks that its directory is private and does not stay.
+fn check_killed_trial(args: &[&str], signal: &str) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
-    let trial_dirs = || names(dir, "nearfar-trial-");
-    for signal in ["KILL", "INT", "TERM"] {
-        let args = ["--store", "r.db", "measure", "file-copy", "-r", "1000", "--quiet"];
-        let mut child = nearfar(dir, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        let start = Instant::now();
-        while trial_dirs().is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no trial has begun");
-            assert!(child.try_wait().expect("a child").is_none(), "it ended without a trial");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let mode = fs::metadata(dir.join(&trial_dirs()[0])).map_or(0o700, |found| found.permissions().mode());
-        assert_eq!(mode & 0o777, 0o700, "other users cannot read it");
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().expect("kill(1)").success());
-        child.wait().expect("the process is a child");
-        if signal == "KILL" {
-            // Its worker notices the death and ends.
-            succeeds(dir, &["restore"]);
-            while !trial_dirs().is_empty() {
-                assert!(start.elapsed() < Duration::from_secs(60), "restore leaves {:?}", trial_dirs());
-                succeeds(dir, &["restore"]);
-            }
-        }
-        assert_eq!(trial_dirs(), [""; 0], "after SIG{signal}");
+    let trial_dirs = || names(dir, "nearfar-");
+    let args = [&["--store", "r.db"], args].concat();
+    let mut child = nearfar(dir, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let start = Instant::now();
+    while trial_dirs().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no trial has begun");
+        assert!(child.try_wait().expect("a child").is_none(), "{args:?} ended without a trial");
+        std::thread::sleep(Duration::from_millis(2));
     }
+    let mode = fs::metadata(dir.join(&trial_dirs()[0])).map_or(0o700, |found| found.permissions().mode());
+    assert_eq!(mode & 0o777, 0o700, "other users cannot read it");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().expect("kill(1)").success());
+    child.wait().expect("the process is a child");
+    if signal == "KILL" {
+        // Its worker notices the death and ends.
+        succeeds(dir, &["restore"]);
+        while !trial_dirs().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "restore leaves {:?}", trial_dirs());
+            succeeds(dir, &["restore"]);
+        }
+    }
+    assert_eq!(trial_dirs(), [""; 0], "{args:?} after SIG{signal}");
 }
 
 /// Bytes of all files of a directory.
