@@ -2,7 +2,7 @@
 //! changed, nothing is mixed, nothing is left.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -68,6 +68,49 @@ fn build_directory_of_another_user_is_refused() {
     let output = run(dir, &args);
     assert!(stderr(&output).contains("it belongs to another user") && unchanged(), "{}", stderr(&output));
     assert!(building.exists(), "it is not removed");
+}
+
+#[test]
+fn links_of_another_user_are_refused_in_every_place() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    small_run(dir, "r.db");
+    fs::create_dir(dir.join("target")).expect("the directory is writable");
+    fs::write(dir.join("secret"), "a private file of root").expect("the directory is writable");
+    for (link, to) in [("d", "target"), ("f", "secret"), ("own", "target")] {
+        symlink(to, dir.join(link)).expect("the directory is writable");
+    }
+    if ["d", "f"].iter().any(|link| lchown(dir.join(link), Some(OTHER), None).is_err()) {
+        return println!("skipped: links_of_another_user_are_refused_in_every_place: requires root");
+    }
+    let sim = format!("{MODEL}:7");
+    let export = ["--store", "r.db", "export", "-o"];
+    let measure = |store| ["--store", store, "measure", "queens", "-r", "2", "--sim", &sim].map(String::from).to_vec();
+    let copy = ["--store", "r.db", "measure", "file-copy", "-r", "1", "--quiet"].map(String::from).to_vec();
+    let owned = |args: &[&str]| args.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Output files, graphs and their build directories, results files, directories of trials.
+    let cases = [
+        (owned(&[&export[..], &["f"]].concat()), ""),
+        (owned(&[&export[..], &["d/out.csv"]].concat()), ""),
+        (owned(&["--store", "r.db", "report", "--output", "d/out.html"]), ""),
+        (owned(&["graph", "build", "--scale", "10", "-o", "d/g"]), ""),
+        (owned(&["graph", "build", "--scale", "14", "--dram", "40MiB", "-o", "d/g"]), ""),
+        (owned(&["--store", "r.db", "share", "-o", "d/shared.db"]), ""),
+        (measure("d/new.db"), ""),
+        (measure("f"), ""),
+        (copy, "d"),
+    ];
+    for (args, tmp) in cases {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = nearfar(dir, &args).env("TMPDIR", dir.join(tmp)).output().expect("the program starts");
+        let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("is a symbolic link of another user"), "{args:?}: {text}");
+        assert_eq!(names(&dir.join("target"), ""), [""; 0], "{args:?}");
+    }
+    assert_eq!(fs::read_to_string(dir.join("secret")).expect("the file exists"), "a private file of root");
+    // Links of this user are followed.
+    succeeds(dir, &[&export[..], &["own/out.csv"]].concat());
+    assert_eq!(names(&dir.join("target"), ""), ["out.csv"]);
 }
 
 #[test]

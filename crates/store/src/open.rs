@@ -55,6 +55,8 @@ impl Store {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
         }
+        // SQLite follows links, also those of other users.
+        files::followed(path).map_err(|error| refused(path, &error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let store = Self::connect(path, path, flags, wait)?;
         match store.connection.file().map(|file| file.is_readonly("main")) {
