@@ -5,23 +5,28 @@
 //! - Nothing is created or resumed through a symbolic link, and nothing that another user can change is trusted
 //!   ([`PrivateDir`]). Tests: `symbolic_links_are_not_followed` (`new_file.rs`), `directories_of_others_are_refused`
 //!   (`private_dir.rs`).
+//! - No path leads through a symbolic link of another user, root excepted. Test:
+//!   `own_links_are_followed_and_others_are_refused` (`dir.rs`).
 //! - The directory of a killed process is removed by the next one ([`TempDir`]). Test:
 //!   `directories_of_ended_processes_are_removed` (`temp_dir.rs`).
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_macros))]
 
+mod dir;
 mod new_file;
 mod private_dir;
 mod temp_dir;
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+pub use dir::{create, followed};
 pub use new_file::NewFile;
 pub use private_dir::PrivateDir;
 pub use temp_dir::{TempDir, remove_stale};
@@ -45,7 +50,14 @@ pub fn random_name() -> io::Result<String> {
 /// # Errors
 /// Errors of the system; `AlreadyExists` if the name is in use.
 pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)
+    let (dir, name) = dir::open_parent(path)?;
+    create_new_at(&dir, name, mode)
+}
+
+/// Creates a file in an open directory.
+fn create_new_at(dir: &OwnedFd, name: &OsStr, mode: u32) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(dir, name, flags, Mode::from_bits_retain(mode))?.into())
 }
 
 /// Flushes the directory that contains a path, so that a new name survives a power failure.

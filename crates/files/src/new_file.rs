@@ -1,14 +1,17 @@
 //! A file without a name until it is complete. Must not depend on its content.
 
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, unlinkat};
 use rustix::io::Errno;
 
-use crate::{create_new, dir_of, sync_dir_of, with_random_name};
+use crate::dir::{open_parent, readable, sync};
+use crate::{create_new_at, with_random_name};
 
 /// Permissions of new files, without those that the umask removes.
 const MODE: u32 = 0o666;
@@ -20,9 +23,10 @@ const SUFFIX: &str = ".nearfar-partial";
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    target: PathBuf,
+    dir: OwnedFd,
+    name: OsString,
     /// Its temporary name, on file systems without `O_TMPFILE`.
-    named: Option<PathBuf>,
+    named: Option<String>,
 }
 
 impl NewFile {
@@ -31,14 +35,15 @@ impl NewFile {
     /// # Errors
     /// Errors of the system.
     pub fn create(target: &Path) -> io::Result<Self> {
-        remove_stale(target);
-        let (file, named) = match unnamed(dir_of(target))? {
+        let (dir, name) = open_parent(target)?;
+        remove_stale(&dir, name);
+        let (file, named) = match unnamed(&dir)? {
             Some(file) => (file, None),
-            None => named(target)?,
+            None => named(&dir, name)?,
         };
         // Held while the file has a temporary name. File systems without locks leave such names after a kill.
         let _ = file.try_lock();
-        Ok(Self { file, target: target.into(), named })
+        Ok(Self { file, dir, name: name.into(), named })
     }
 
     pub fn file(&self) -> &File {
@@ -52,16 +57,16 @@ impl NewFile {
     pub fn publish(mut self) -> io::Result<()> {
         self.file.sync_all()?;
         match self.named.take() {
-            None => link(&self.file, &self.target)?,
+            None => link(&self.file, &self.dir, &self.name)?,
             Some(named) => {
-                let result = rename_new(&named, &self.target);
+                let result = rename_new(&self.dir, &named, &self.name);
                 if result.is_err() {
                     self.named = Some(named);
                 }
                 result?;
             }
         }
-        sync_dir_of(&self.target)
+        sync(&self.dir)
     }
 
     /// Flushes the file and replaces the file of that name, whose permissions it keeps. Readers see the old or the new
@@ -70,23 +75,24 @@ impl NewFile {
     /// # Errors
     /// Errors of the system; the old file is then unchanged.
     pub fn replace(mut self) -> io::Result<()> {
-        if let Ok(old) = fs::metadata(&self.target) {
-            self.file.set_permissions(old.permissions())?;
+        let old = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if let Some(old) = old.ok().filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile) {
+            self.file.set_permissions(Permissions::from_mode(old.st_mode & 0o7777))?;
         }
         self.file.sync_all()?;
         if self.named.is_none() {
             // A link cannot replace a file, but a rename can.
-            let (file, target) = (&self.file, &self.target);
-            self.named = Some(with_random_name(|random| {
-                let path = hidden(target, random);
-                link(file, &path).map(|()| path)
-            })?);
+            let named = with_random_name(|random| {
+                let named = hidden(&self.name, random);
+                link(&self.file, &self.dir, named.as_ref()).map(|()| named)
+            })?;
+            self.named = Some(named);
         }
         let named = self.named.as_ref().expect("it was named above");
-        fs::rename(named, &self.target)?;
+        rustix::fs::renameat(&self.dir, named.as_str(), &self.dir, &self.name)?;
         self.named = None;
         // File systems that cannot flush a directory do not need it.
-        let _ = sync_dir_of(&self.target);
+        let _ = sync(&self.dir);
         Ok(())
     }
 }
@@ -94,18 +100,18 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(named) = &self.named {
-            let _ = fs::remove_file(named); // a leftover has an unused name
+            let _ = unlinkat(&self.dir, named.as_str(), AtFlags::empty()); // a leftover has an unused name
         }
     }
 }
 
 /// Creates a file without a name; `None` if the file system has none, or if it could not be named later.
-fn unnamed(dir: &Path) -> io::Result<Option<File>> {
+fn unnamed(dir: &OwnedFd) -> io::Result<Option<File>> {
     if !Path::new("/proc/self/fd").exists() {
         return Ok(None);
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    match rustix::fs::open(dir, flags, Mode::from_bits_retain(MODE)) {
+    match rustix::fs::openat(dir, ".", flags, Mode::from_bits_retain(MODE)) {
         Ok(file) => Ok(Some(file.into())),
         // Kernels that do not know the flag return EISDIR.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
@@ -113,52 +119,56 @@ fn unnamed(dir: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn named(target: &Path) -> io::Result<(File, Option<PathBuf>)> {
+fn named(dir: &OwnedFd, target: &OsStr) -> io::Result<(File, Option<String>)> {
     with_random_name(|random| {
-        let path = hidden(target, random);
-        create_new(&path, MODE).map(|file| (file, Some(path)))
+        let name = hidden(target, random);
+        create_new_at(dir, name.as_ref(), MODE).map(|file| (file, Some(name)))
     })
 }
 
 /// Removes temporary names of this file that killed processes left: those that no process has locked.
-fn remove_stale(target: &Path) {
+fn remove_stale(dir: &OwnedFd, target: &OsStr) {
     let prefix = hidden_prefix(target);
-    for entry in fs::read_dir(dir_of(target)).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !(name.starts_with(&prefix) && name.ends_with(SUFFIX)) {
+    let entries = readable(dir).and_then(|dir| Ok(Dir::new(dir)?));
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let text = name.to_string_lossy();
+        if !(text.starts_with(&prefix) && text.ends_with(SUFFIX)) {
             continue;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::open(entry.path(), flags, Mode::empty()).map(File::from) else { continue };
+        let Ok(file) = rustix::fs::openat(dir, name, flags, Mode::empty()).map(File::from) else { continue };
         let is_own = file.metadata().is_ok_and(|about| about.uid() == rustix::process::geteuid().as_raw());
         if is_own && file.try_lock().is_ok() {
-            let _ = fs::remove_file(entry.path()); // the next process retries
+            let _ = unlinkat(dir, name, AtFlags::empty()); // the next process retries
         }
     }
 }
 
-fn hidden_prefix(target: &Path) -> String {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    format!(".{}.", name.chars().take(64).collect::<String>())
+fn hidden_prefix(target: &OsStr) -> String {
+    format!(".{}.", target.to_string_lossy().chars().take(64).collect::<String>())
 }
 
 /// A hidden name next to the file. Patterns such as `*.csv` do not match it.
-fn hidden(target: &Path, random: &str) -> PathBuf {
-    target.with_file_name(format!("{}{random}{SUFFIX}", hidden_prefix(target)))
+fn hidden(target: &OsStr, random: &str) -> String {
+    format!("{}{random}{SUFFIX}", hidden_prefix(target))
 }
 
 /// Names an unnamed file. The name must not be in use.
-fn link(file: &File, path: &Path) -> io::Result<()> {
+fn link(file: &File, dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let source = format!("/proc/self/fd/{}", file.as_raw_fd());
-    rustix::fs::linkat(CWD, source.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW).map_err(Into::into)
+    rustix::fs::linkat(CWD, source.as_str(), dir, name, AtFlags::SYMLINK_FOLLOW).map_err(Into::into)
 }
 
 /// Renames a file to a name that is not in use.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+fn rename_new(dir: &OwnedFd, from: &str, to: &OsStr) -> io::Result<()> {
+    match rustix::fs::renameat_with(dir, from, dir, to, RenameFlags::NOREPLACE) {
         // The file system does not support the flag; those have hard links.
-        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to).and_then(|()| fs::remove_file(from)),
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            rustix::fs::linkat(dir, from, dir, to, AtFlags::empty())?;
+            unlinkat(dir, from, AtFlags::empty()).map_err(Into::into)
+        }
         Err(Errno::EXIST) => Err(ErrorKind::AlreadyExists.into()),
         other => other.map_err(Into::into),
     }
@@ -166,8 +176,9 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -180,8 +191,9 @@ mod tests {
 
     /// A file as on a file system without `O_TMPFILE`.
     fn with_name(target: &Path) -> NewFile {
-        let (file, named) = named(target).unwrap();
-        NewFile { file, target: target.into(), named }
+        let (dir, name) = open_parent(target).unwrap();
+        let (file, named) = named(&dir, name).unwrap();
+        NewFile { file, dir, name: name.into(), named }
     }
 
     #[test]
@@ -230,10 +242,11 @@ mod tests {
         fs::write(&precious, "text").unwrap();
         let link = dir.path().join("link");
         symlink(&precious, &link).unwrap();
-        assert!(create_new(&link, 0o600).is_err());
+        assert!(crate::create_new(&link, 0o600).is_err());
         assert_eq!(NewFile::create(&link).unwrap().publish().unwrap_err().kind(), ErrorKind::AlreadyExists);
         with_name(&link).replace().unwrap();
         assert!(!link.is_symlink(), "the link itself is replaced");
+        assert_eq!(fs::metadata(&link).unwrap().mode() & 0o111, 0, "its permissions are not those of the link");
         assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
     }
 }

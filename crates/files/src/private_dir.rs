@@ -2,14 +2,17 @@
 //!
 //! Files are opened relative to the open directory: if another user renames it, the names inside still mean the same.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, unlinkat};
 use rustix::io::Errno;
 
+use crate::dir::{open_dir, open_parent};
 use crate::{random_name, with_random_name};
 
 const DIR_MODE: u32 = 0o700;
@@ -29,8 +32,9 @@ impl PrivateDir {
     /// Errors of the system; `PermissionDenied` if another user owns the directory or can write to it, or if the path
     /// is a symbolic link.
     pub fn open_or_create(path: &Path) -> io::Result<Self> {
-        match rustix::fs::mkdir(path, Mode::from_bits_retain(DIR_MODE)) {
-            Ok(()) | Err(Errno::EXIST) => Self::open(path),
+        let (parent, name) = open_parent(path)?;
+        match mkdirat(&parent, name, Mode::from_bits_retain(DIR_MODE)) {
+            Ok(()) | Err(Errno::EXIST) => Self::open_at_parent(&parent, name, path),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -40,12 +44,13 @@ impl PrivateDir {
     /// # Errors
     /// Errors of the system.
     pub fn create_random(parent: &Path, prefix: &str) -> io::Result<Self> {
-        let path = with_random_name(|random| {
-            let path = parent.join(format!("{prefix}{random}"));
-            rustix::fs::mkdir(&path, Mode::from_bits_retain(DIR_MODE))?;
-            Ok(path)
+        let dir = open_dir(parent)?;
+        let name = with_random_name(|random| {
+            let name = format!("{prefix}{random}");
+            mkdirat(&dir, name.as_str(), Mode::from_bits_retain(DIR_MODE))?;
+            Ok(name)
         })?;
-        Self::open(&path)
+        Self::open_at_parent(&dir, name.as_ref(), &parent.join(&name))
     }
 
     /// Opens an existing directory.
@@ -53,8 +58,13 @@ impl PrivateDir {
     /// # Errors
     /// As [`PrivateDir::open_or_create`]; `NotFound` if it does not exist.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let (parent, name) = open_parent(path)?;
+        Self::open_at_parent(&parent, name, path)
+    }
+
+    fn open_at_parent(parent: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let dir = match rustix::fs::open(path, flags, Mode::empty()) {
+        let dir = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
             Err(Errno::LOOP | Errno::NOTDIR) => return Err(refused("it is a symbolic link or not a directory")),
             other => File::from(other?),
         };
@@ -124,7 +134,7 @@ impl PrivateDir {
     /// # Errors
     /// Errors of the system.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
+        match unlinkat(&self.dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -135,7 +145,8 @@ impl PrivateDir {
     /// # Errors
     /// Errors of the system.
     pub fn link(&self, name: &str, path: &Path) -> io::Result<()> {
-        rustix::fs::linkat(&self.dir, name, CWD, path, AtFlags::empty()).map_err(Into::into)
+        let (dir, new) = open_parent(path)?;
+        rustix::fs::linkat(&self.dir, name, &dir, new, AtFlags::empty()).map_err(Into::into)
     }
 
     /// Moves a file of this directory to another path.
@@ -143,7 +154,8 @@ impl PrivateDir {
     /// # Errors
     /// Errors of the system.
     pub fn rename(&self, name: &str, path: &Path) -> io::Result<()> {
-        rustix::fs::renameat(&self.dir, name, CWD, path).map_err(Into::into)
+        let (dir, new) = open_parent(path)?;
+        rustix::fs::renameat(&self.dir, name, &dir, new).map_err(Into::into)
     }
 
     /// Flushes the names of the files to the disk.
@@ -175,7 +187,8 @@ impl PrivateDir {
     /// Errors of the system.
     pub fn remove_all(&self) -> io::Result<()> {
         self.names()?.iter().try_for_each(|name| self.remove(name))?;
-        rustix::fs::rmdir(&self.path).map_err(Into::into)
+        let (parent, name) = open_parent(&self.path)?;
+        unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(Into::into)
     }
 
     fn open_at(&self, name: &str, flags: OFlags) -> io::Result<File> {

@@ -67,8 +67,8 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
         return print(text);
     }
     let write_error = |error: std::io::Error| CliError::failure(format!("cannot write {}: {error}", path.display()));
-    // A symbolic link is kept: its target is written.
-    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    // A symbolic link is kept: its target is written, unless another user has made the link.
+    let target = files::followed(path).map_err(write_error)?;
     let present = std::fs::metadata(&target).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
         let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;

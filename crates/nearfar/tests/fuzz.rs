@@ -1,7 +1,7 @@
 //! Random changes of valid inputs for every reader of foreign bytes: no reader panics, hangs or takes much memory.
 //!
 //! The inputs depend only on the seed. `NEARFAR_FUZZ=100000 cargo test -p nearfar --test fuzz -- --nocapture` tries that
-//! many inputs for each reader (`make soak`). hwloc's XML is read in a separate process, which has other limits.
+//! many inputs for each reader (`make soak`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+// The parser of request heads, which only the program itself uses.
+#[allow(dead_code)]
+#[path = "../src/serve/request.rs"]
+mod request;
+#[allow(dead_code)]
+#[path = "../src/serve/status.rs"]
+mod status;
+
 use farmem::trace::Decoder;
 use graph::{ArrayPlacement, PlainTeam, Spec, Tuples};
+use machine::topology::TopologySource;
 use model::experiments::experiment::{self, JobFileOptions};
 use model::import::reports;
+use model::values::capture::Capture;
+use model::values::settings::{FactValue, Settings};
 use model::values::units::{Bytes, Nanos};
 
+const NEARFAR: &str = env!("CARGO_BIN_EXE_nearfar");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Inputs for each reader, without `NEARFAR_FUZZ`.
 const INPUTS: u64 = 800;
@@ -205,6 +217,9 @@ fn readers_of_text_survive_random_inputs() {
     });
     let placements =
         ["kernel", "compact+memory-local+swap:1g", "-C 0-3,8 -m 0", "irq:same-node", "expand:50%", "cores-across-l3"];
+    fuzz("captures", &[capture()], 1, &|bytes| {
+        let _ = Capture::parse(&String::from_utf8_lossy(bytes));
+    });
     fuzz("placements", &texts(&placements), 1, &|bytes| {
         let text = String::from_utf8_lossy(bytes);
         let _ = model::placements::placement::check(&text);
@@ -223,6 +238,44 @@ fn readers_of_messages_survive_random_inputs() {
     fuzz("requests and responses", &[request, response], 1, &|bytes| {
         let text = String::from_utf8_lossy(bytes);
         let _ = (fleet::Request::read(&text), fleet::Response::read(&text));
+    });
+}
+
+/// A small capture with all parts.
+fn capture() -> Vec<u8> {
+    let source = TopologySource::Synthetic("pack:2 [numa] l3:1 core:2 pu:2".into());
+    let topology = machine::topology::read_isolated(&source, Path::new(NEARFAR)).expect("a valid description");
+    let mut settings = Settings::default();
+    settings.record("kernel.release", FactValue::Known("6.18.0".into()));
+    settings.record("cpu.governor", FactValue::Unavailable("no driver".into()));
+    serde_json::to_vec(&Capture::new(topology, settings)).expect("it has only text keys")
+}
+
+#[test]
+fn readers_of_requests_survive_random_inputs() {
+    let _watchdog = Watchdog::start();
+    let heads = [
+        "GET /runs/ab?seen=1%2B1&by=two+words&flag HTTP/1.1\r\nHost: localhost:6327\r\nCookie: a=b; c=d\r\n\r\n",
+        "HEAD http://localhost/compare?run=a&run=b#top HTTP/1.0\r\nAuthorization: bearer xyz\r\nLAST-EVENT-ID: 7\r\n\r\n",
+    ];
+    fuzz("request heads", &texts(&heads), 1, &|bytes| {
+        let head = &bytes[..bytes.len().min(request::BYTES_MAX)];
+        let _ = request::parse(head);
+    });
+}
+
+/// hwloc runs in a process of its own, which may crash but must end in time.
+#[test]
+fn readers_of_hwloc_xml_survive_random_inputs() {
+    let _watchdog = Watchdog::start();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("topology.xml");
+    let source = TopologySource::XmlFile(path.clone());
+    fuzz("hwloc XML", &files("tests/topologies/models", ".xml"), 40, &|bytes| {
+        std::fs::write(&path, bytes).expect("the directory is writable");
+        if let Ok(topology) = machine::topology::read_isolated(&source, Path::new(NEARFAR)) {
+            let _ = topology.summary();
+        }
     });
 }
 

@@ -166,6 +166,31 @@ fn killed_build_resumes_and_leaves_no_incomplete_graph() {
 }
 
 #[test]
+fn accepted_build_is_not_refused_when_it_resumes() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    let little = ["--scale", "17", "-o", "g", "--dram", "2MiB"];
+    let least = minimum(&rejects(dir, &little, 77, &["needs at least"]));
+    let args =
+        |size: u64| ["--scale", "17", "-o", "g", "--dram"].map(String::from).into_iter().chain([format!("{size}MiB")]);
+    let is_killed = |size: &u64| {
+        let args: Vec<String> = args(*size).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        killed_when(dir, &args, || dir.join("g.building/note").exists())
+    };
+    // The memory of the process varies by a few pages, so the least may be refused.
+    let size = (least..least + 2).find(is_killed).expect("a build that was accepted and killed");
+    // Its environment makes the process larger by more than the rounding of the least.
+    let mut command = command(dir, &[]);
+    let padding = (0..15).map(|number| (format!("PADDING_{number}"), "x".repeat(120_000)));
+    command.args(args(size)).envs(padding);
+    let output = command.args(["--format", "json"]).output().expect("the program starts");
+    assert!(output.status.success(), "{}", stderr_of(&output));
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the output is JSON");
+    assert_eq!(facts["construction"], "out of core, resumed");
+}
+
+#[test]
 fn damaged_scratch_files_and_concurrent_builds_are_rejected() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();

@@ -2,7 +2,7 @@
 //! changed, nothing is mixed, nothing is left.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -71,6 +71,49 @@ fn build_directory_of_another_user_is_refused() {
 }
 
 #[test]
+fn links_of_another_user_are_refused_in_every_place() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    small_run(dir, "r.db");
+    fs::create_dir(dir.join("target")).expect("the directory is writable");
+    fs::write(dir.join("secret"), "a private file of root").expect("the directory is writable");
+    for (link, to) in [("d", "target"), ("f", "secret"), ("own", "target")] {
+        symlink(to, dir.join(link)).expect("the directory is writable");
+    }
+    if ["d", "f"].iter().any(|link| lchown(dir.join(link), Some(OTHER), None).is_err()) {
+        return println!("skipped: links_of_another_user_are_refused_in_every_place: requires root");
+    }
+    let sim = format!("{MODEL}:7");
+    let export = ["--store", "r.db", "export", "-o"];
+    let measure = |store| ["--store", store, "measure", "queens", "-r", "2", "--sim", &sim].map(String::from).to_vec();
+    let copy = ["--store", "r.db", "measure", "file-copy", "-r", "1", "--quiet"].map(String::from).to_vec();
+    let owned = |args: &[&str]| args.iter().map(ToString::to_string).collect::<Vec<_>>();
+    // Output files, graphs and their build directories, results files, directories of trials.
+    let cases = [
+        (owned(&[&export[..], &["f"]].concat()), ""),
+        (owned(&[&export[..], &["d/out.csv"]].concat()), ""),
+        (owned(&["--store", "r.db", "report", "--output", "d/out.html"]), ""),
+        (owned(&["graph", "build", "--scale", "10", "-o", "d/g"]), ""),
+        (owned(&["graph", "build", "--scale", "14", "--dram", "40MiB", "-o", "d/g"]), ""),
+        (owned(&["--store", "r.db", "share", "-o", "d/shared.db"]), ""),
+        (measure("d/new.db"), ""),
+        (measure("f"), ""),
+        (copy, "d"),
+    ];
+    for (args, tmp) in cases {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = nearfar(dir, &args).env("TMPDIR", dir.join(tmp)).output().expect("the program starts");
+        let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("is a symbolic link of another user"), "{args:?}: {text}");
+        assert_eq!(names(&dir.join("target"), ""), [""; 0], "{args:?}");
+    }
+    assert_eq!(fs::read_to_string(dir.join("secret")).expect("the file exists"), "a private file of root");
+    // Links of this user are followed.
+    succeeds(dir, &[&export[..], &["own/out.csv"]].concat());
+    assert_eq!(names(&dir.join("target"), ""), ["out.csv"]);
+}
+
+#[test]
 fn concurrent_exports_do_not_mix_and_leave_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
@@ -104,33 +147,46 @@ fn concurrent_exports_do_not_mix_and_leave_nothing() {
 
 #[test]
 fn directories_of_killed_trials_are_removed() {
+    // HPL in a directory of its own, which only its parent knows.
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let hpl = dir.path().join("xhpl");
+    fs::write(&hpl, "#!/bin/sh\nexec sleep 600\n").expect("the directory is writable");
+    fs::set_permissions(&hpl, fs::Permissions::from_mode(0o755)).expect("the file belongs to this user");
+    let program = format!("program={}", hpl.display());
+    let copies = ["measure", "file-copy", "-r", "1000", "--quiet"];
+    let hpl = ["measure", "xhpl", "-r", "2", "--threads", "1", "--quiet", "--set", "n=400", "--set", &program];
+    for (args, signal) in [(&copies[..], "KILL"), (&copies, "INT"), (&copies, "TERM"), (&hpl, "KILL"), (&hpl, "INT")] {
+        check_killed_trial(args, signal);
+    }
+}
+
+/// Kills a measurement during a trial, and checks that its directory is private and does not stay.
+fn check_killed_trial(args: &[&str], signal: &str) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
-    let trial_dirs = || names(dir, "nearfar-trial-");
-    for signal in ["KILL", "INT", "TERM"] {
-        let args = ["--store", "r.db", "measure", "file-copy", "-r", "1000", "--quiet"];
-        let mut child = nearfar(dir, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
-        let start = Instant::now();
-        while trial_dirs().is_empty() {
-            assert!(start.elapsed() < Duration::from_secs(60), "no trial has begun");
-            assert!(child.try_wait().expect("a child").is_none(), "it ended without a trial");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let mode = fs::metadata(dir.join(&trial_dirs()[0])).map_or(0o700, |found| found.permissions().mode());
-        assert_eq!(mode & 0o777, 0o700, "other users cannot read it");
-        let pid = child.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().expect("kill(1)").success());
-        child.wait().expect("the process is a child");
-        if signal == "KILL" {
-            // Its worker notices the death and ends.
-            succeeds(dir, &["restore"]);
-            while !trial_dirs().is_empty() {
-                assert!(start.elapsed() < Duration::from_secs(60), "restore leaves {:?}", trial_dirs());
-                succeeds(dir, &["restore"]);
-            }
-        }
-        assert_eq!(trial_dirs(), [""; 0], "after SIG{signal}");
+    let trial_dirs = || names(dir, "nearfar-");
+    let args = [&["--store", "r.db"], args].concat();
+    let mut child = nearfar(dir, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let start = Instant::now();
+    while trial_dirs().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(60), "no trial has begun");
+        assert!(child.try_wait().expect("a child").is_none(), "{args:?} ended without a trial");
+        std::thread::sleep(Duration::from_millis(2));
     }
+    let mode = fs::metadata(dir.join(&trial_dirs()[0])).map_or(0o700, |found| found.permissions().mode());
+    assert_eq!(mode & 0o777, 0o700, "other users cannot read it");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().expect("kill(1)").success());
+    child.wait().expect("the process is a child");
+    if signal == "KILL" {
+        // Its worker notices the death and ends.
+        succeeds(dir, &["restore"]);
+        while !trial_dirs().is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "restore leaves {:?}", trial_dirs());
+            succeeds(dir, &["restore"]);
+        }
+    }
+    assert_eq!(trial_dirs(), [""; 0], "{args:?} after SIG{signal}");
 }
 
 /// Bytes of all files of a directory.

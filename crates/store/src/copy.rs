@@ -16,6 +16,9 @@ impl Store {
             let cause = "only a results file can be copied; use 'nearfar export' for results on a server".into();
             return Err(StoreError::Refused { path: self.path.clone(), cause });
         };
+        if let Some(deadline) = &self.deadline {
+            deadline.restart();
+        }
         let copied = file.execute("VACUUM INTO ?1", [name]);
         copied.map(|_| ()).map_err(|error| StoreErrorKind::from(error).explain(path))
     }

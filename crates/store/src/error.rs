@@ -61,6 +61,9 @@ pub enum StoreError {
     /// The file or its directory cannot be written.
     #[error("cannot write {}: the file or its directory is read-only", describe(path))]
     ReadOnly { path: PathBuf },
+    /// Reading the file took longer than a file of its size can take.
+    #[error("{} takes too long to read", describe(path))]
+    TooSlow { path: PathBuf },
     /// Any other error of the database.
     #[error("{}: {cause}", describe(path))]
     Refused { path: PathBuf, cause: String },
@@ -161,6 +164,9 @@ impl Hinted for StoreError {
             Self::Damaged { .. } => {
                 "copy the file and its -wal first; sqlite3's '.recover' recovers the readable part; or name another file with --store"
             }
+            Self::TooSlow { .. } => {
+                "the file is damaged, or was made to hang its readers; name another file with --store"
+            }
             Self::Locked { .. } => "wait until that process ends, or end it; then rerun the same command to resume",
             Self::NoSpace { .. } => {
                 "results stored before are kept; free disk space, then rerun the same command to resume"
@@ -242,6 +248,22 @@ impl From<StoreError> for StoreErrorKind {
 }
 
 impl StoreErrorKind {
+    /// Returns the cause if the stored content is damaged, or else the error.
+    pub(crate) fn damage(self) -> Result<String, Self> {
+        let is_damage = match &self {
+            Self::Unreadable(_) => true,
+            Self::Sql(error) => is_damage(error),
+            _ => false,
+        };
+        if !is_damage {
+            return Err(self);
+        }
+        Ok(match self.explain(Path::new("")) {
+            StoreError::Damaged { cause, .. } => cause,
+            error => error.to_string(),
+        })
+    }
+
     /// Converts to the public error by adding the path.
     pub(crate) fn explain(self, path: &Path) -> StoreError {
         let path = path.to_path_buf();
@@ -251,15 +273,24 @@ impl StoreErrorKind {
             Self::Server(error) => crate::server::error::explain(&error, path),
             Self::Unreadable(cause) => StoreError::Damaged { path, cause },
             Self::Sql(rusqlite::Error::SqliteFailure(failure, message)) => explain_failure(failure, message, path),
-            // A column has another type than this program writes: another program has changed the file.
-            Self::Sql(
-                error @ (rusqlite::Error::InvalidColumnType(..)
-                | rusqlite::Error::IntegralValueOutOfRange(..)
-                | rusqlite::Error::FromSqlConversionFailure(..)
-                | rusqlite::Error::Utf8Error(..)),
-            ) => StoreError::Damaged { path, cause: error.to_string() },
+            Self::Sql(error) if is_damage(&error) => StoreError::Damaged { path, cause: error.to_string() },
             Self::Sql(error) => StoreError::Refused { path, cause: error.to_string() },
         }
+    }
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => {
+            // The second code: a page that the header promises is missing.
+            failure.code == ErrorCode::DatabaseCorrupt || failure.extended_code == ffi::SQLITE_IOERR_SHORT_READ
+        }
+        // A column has another type than this program writes.
+        rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::Utf8Error(..) => true,
+        _ => false,
     }
 }
 
@@ -270,6 +301,7 @@ fn is_unwritable(dir: &Path) -> bool {
 fn explain_failure(failure: ffi::Error, message: Option<String>, path: PathBuf) -> StoreError {
     let cause = message.unwrap_or_else(|| failure.to_string());
     match failure.code {
+        ErrorCode::OperationInterrupted => StoreError::TooSlow { path },
         ErrorCode::NotADatabase => StoreError::NotADatabase { path },
         ErrorCode::DatabaseCorrupt => StoreError::Damaged { path, cause },
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {

@@ -19,6 +19,9 @@
 //!   `server_stores_and_reports_the_same_as_a_file` and others in tests/store/postgres; nearfar/tests/postgres.rs.
 //! - A file of a newer version, of another program, or a damaged file is rejected with an error and not modified.
 //!   Tests: tests/store/damage.rs.
+//! - Damage that SQLite does not detect, such as flipped bits, never changes a figure: checksums of all rows are verified
+//!   when they are read. A damaged trial is reported as invalid. Test: `flipped_bits_never_change_a_figure`
+//!   (tests/store/damage.rs).
 //! - A Parquet file is complete or absent, and a run is one file however often it is exported. Tests:
 //!   `a_killed_export_leaves_whole_files_only_and_can_be_repeated` (tests/store/parquet/files.rs),
 //!   `a_bucket_has_the_names_and_bytes_of_a_directory` (tests/store/parquet/bucket.rs).
@@ -28,15 +31,20 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod checksum;
 mod copy;
 mod error;
 pub mod export;
 pub mod import;
+mod limits;
+mod load;
 mod lock;
 mod merge;
 mod open;
 pub mod parquet_dir;
+mod repair;
 mod run;
+mod run_list;
 mod saved_placement;
 mod schema;
 #[cfg(feature = "postgres")]
@@ -68,6 +76,8 @@ pub struct Store {
     copy: Option<files::TempDir>,
     /// The file that was opened. `None` for a server.
     identity: Option<FileIdentity>,
+    /// The limit of an operation on a file of unknown origin.
+    deadline: Option<limits::Deadline>,
 }
 
 /// A file and its inode.
@@ -132,6 +142,9 @@ impl Store {
 
     /// Runs `work` on one consistent snapshot of the database.
     fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, StoreErrorKind>) -> Result<T, StoreError> {
+        if let Some(deadline) = &self.deadline {
+            deadline.restart();
+        }
         let reading = || {
             let _snapshot = self.connection.snapshot()?;
             work(&self.connection)

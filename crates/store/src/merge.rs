@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
-use model::values::record::{RunRecord, TrialRecord};
+use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::trial::TrialId;
 
 use crate::error::StoreErrorKind;
+use crate::load::{self, StoredTrial};
 use crate::run::word;
 use crate::sql::Connection;
 use crate::{Store, StoreError, run, table, trial};
@@ -43,11 +44,21 @@ impl Store {
         let other = Self::open_unchanged(other)?;
         self.write(|transaction| {
             let mut report = MergeReport::default();
-            for summary in other.runs()? {
-                merge_run(transaction, &other.run(&summary.id.0)?, &other.trials(&summary.id)?, &mut report)?;
+            let (runs, damaged) = other.runs_and_damage()?;
+            report.conflicts.extend(damaged);
+            for summary in runs {
+                let trials = other.intact_trials(&summary.id, &mut report)?;
+                merge_run(transaction, &other.run(&summary.id.0)?, &trials, &mut report)?;
             }
             for name in other.tables()? {
-                match table::insert(transaction, &other.table(&name)?) {
+                let content = match other.table(&name) {
+                    Err(StoreError::Damaged { cause, .. }) => {
+                        report.conflicts.push(format!("{cause} (damaged)"));
+                        continue;
+                    }
+                    content => content?,
+                };
+                match table::insert(transaction, &content) {
                     Ok(true) => report.tables_added += 1,
                     Ok(false) => report.tables_present += 1,
                     Err(StoreErrorKind::Store(StoreError::TableDiffers { .. })) => {
@@ -61,6 +72,19 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The trials of a run; the damaged ones are reported instead.
+    fn intact_trials(&self, run: &RunId, report: &mut MergeReport) -> Result<Vec<TrialRecord>, StoreError> {
+        let stored = self.read(|connection| load::all(connection, run, run::find_id(connection, &self.path, run)?))?;
+        let (damaged, intact): (Vec<_>, Vec<_>) = stored.into_iter().partition(|stored| stored.damage.is_some());
+        let describe = |StoredTrial { record, damage }: StoredTrial| {
+            format!("trial {} of run {run} is damaged: {}", record.trial.id, damage.unwrap_or_default())
+        };
+        report.conflicts.extend(damaged.into_iter().map(describe));
+        Ok(intact.into_iter().map(|stored| stored.record).collect())
+    }
+}
+
 fn merge_run(
     connection: &Connection,
     remote: &RunRecord,
@@ -69,7 +93,7 @@ fn merge_run(
 ) -> Result<(), StoreErrorKind> {
     let local = run::find(connection, &remote.id)?;
     let stored = match run::number(connection, &remote.id)? {
-        Some(number) => trial::load(connection, number)?,
+        Some(number) => load::all(connection, &remote.id, number)?,
         None => Vec::new(),
     };
     let new = match missing(local.as_ref(), &stored, remote, trials) {
@@ -98,19 +122,21 @@ fn merge_run(
 /// The trials of the other file that are missing here. Fails if the two histories contradict each other.
 fn missing<'a>(
     local: Option<&RunRecord>,
-    stored: &[TrialRecord],
+    stored: &[StoredTrial],
     remote: &RunRecord,
     trials: &'a [TrialRecord],
 ) -> Result<Vec<&'a TrialRecord>, &'static str> {
     if local.is_some_and(|local| RunRecord { ended: remote.ended, ..local.clone() } != *remote) {
         return Err("the stored run has another plan, machine or seed");
     }
-    let by_id: HashMap<&TrialId, &TrialRecord> = stored.iter().map(|record| (&record.trial.id, record)).collect();
-    if trials.iter().any(|record| by_id.get(&record.trial.id).is_some_and(|stored| *stored != record)) {
+    let by_id: HashMap<&TrialId, &StoredTrial> =
+        stored.iter().map(|stored| (&stored.record.trial.id, stored)).collect();
+    let differs = |stored: &StoredTrial, record: &TrialRecord| stored.damage.is_none() && stored.record != *record;
+    if trials.iter().any(|record| by_id.get(&record.trial.id).is_some_and(|stored| differs(stored, record))) {
         return Err("the run was resumed in both files, and the same trials have different results");
     }
     let new: Vec<&TrialRecord> = trials.iter().filter(|record| !by_id.contains_key(&record.trial.id)).collect();
-    let taken: HashSet<u32> = stored.iter().map(|record| record.position).collect();
+    let taken: HashSet<u32> = stored.iter().map(|stored| stored.record.position).collect();
     if new.iter().any(|record| taken.contains(&record.position)) {
         return Err("the run was resumed in both files, in different orders");
     }

@@ -9,6 +9,7 @@ use rusqlite::{ErrorCode, OpenFlags};
 
 use crate::address::{displayed, is_server};
 use crate::error::StoreErrorKind;
+use crate::limits::{self, Deadline};
 use crate::lock::with_suffix;
 use crate::schema::{self, FileKind, VERSION};
 use crate::sql::Connection;
@@ -54,6 +55,8 @@ impl Store {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
         }
+        // SQLite follows links, also those of other users.
+        files::followed(path).map_err(|error| refused(path, &error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let store = Self::connect(path, path, flags, wait)?;
         match store.connection.file().map(|file| file.is_readonly("main")) {
@@ -91,10 +94,10 @@ impl Store {
         }
         let opened = match FileState::of(path).map_err(|error| refused(path, &error))? {
             FileState::Complete => match immutable_uri(path) {
-                Some(uri) => Self::connect(Path::new(&uri), path, READ_ONLY_URI, LOCK_WAIT),
+                Some(uri) => Self::connect_limited(Path::new(&uri), path, READ_ONLY_URI),
                 None => return Self::open_copy(path),
             },
-            FileState::Shared => Self::connect(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY, LOCK_WAIT),
+            FileState::Shared => Self::connect_limited(path, path, OpenFlags::SQLITE_OPEN_READ_ONLY),
             FileState::Interrupted => return Self::open_copy(path),
         };
         match opened {
@@ -109,7 +112,7 @@ impl Store {
     fn open_copy(path: &Path) -> Result<Self, StoreError> {
         let copied = copy_complete(path).map_err(|error| refused(path, &error))?;
         let file = copied.path().join(COPY);
-        let mut store = Self::connect(&file, path, OpenFlags::SQLITE_OPEN_READ_WRITE, LOCK_WAIT)?;
+        let mut store = Self::connect_limited(&file, path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         store.copy = Some(copied);
         Ok(store)
     }
@@ -138,9 +141,26 @@ impl Store {
     }
 
     fn connect(name: &Path, path: &Path, flags: OpenFlags, wait: Duration) -> Result<Self, StoreError> {
+        Self::connect_with(name, path, flags, wait, |_| Ok(None))
+    }
+
+    /// Opens a file of unknown origin.
+    fn connect_limited(name: &Path, path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        Self::connect_with(name, path, flags, LOCK_WAIT, |file| limits::set(file, path).map(Some))
+    }
+
+    fn connect_with(
+        name: &Path,
+        path: &Path,
+        flags: OpenFlags,
+        wait: Duration,
+        limit: impl Fn(&mut rusqlite::Connection) -> rusqlite::Result<Option<Deadline>>,
+    ) -> Result<Self, StoreError> {
         let opening = || {
             // No mutex inside SQLite: a Store is used from one thread at a time, which the compiler checks.
-            let file = rusqlite::Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            let mut file = rusqlite::Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+            // Before anything is read, the schema included.
+            let deadline = limit(&mut file)?;
             // Before the schema is created, so that a removal since is noticed.
             let identity = FileIdentity::of(path);
             file.busy_timeout(wait)?;
@@ -152,10 +172,10 @@ impl Store {
             if !is_current {
                 schema::migrate(&connection)?;
             }
-            Ok((connection, identity))
+            Ok((connection, identity, deadline))
         };
-        let (connection, identity) = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
-        Ok(Self { connection, path: path.into(), copy: None, identity })
+        let (connection, identity, deadline) = opening().map_err(|fault: StoreErrorKind| fault.explain(path))?;
+        Ok(Self { connection, path: path.into(), copy: None, identity, deadline })
     }
 
     #[cfg(feature = "postgres")]
@@ -168,7 +188,7 @@ impl Store {
             Ok(connection)
         };
         let connection = opening().map_err(|fault: StoreErrorKind| fault.explain(&path))?;
-        Ok(Self { connection, path, copy: None, identity: None })
+        Ok(Self { connection, path, copy: None, identity: None, deadline: None })
     }
 
     #[cfg(not(feature = "postgres"))]

@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use model::values::capture::Capture;
-use model::values::plan::Plan;
-use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
+use model::values::record::{EndReason, RunId, RunRecord, RunSummary};
 use model::values::settings::Settings;
 use model::values::stamp::is_smoke_command;
 use model::values::trial::short_hash;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row};
 use crate::sql_value::Value;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, checksum, run_list};
 
 /// Maximum number of candidates that [`StoreError::AmbiguousRun`] lists.
 const CANDIDATES_MAX: u32 = 5;
@@ -54,12 +53,21 @@ impl Store {
         self.read(|connection| Ok(unfinished(connection, plan_key, simulated)?.into_iter().next()))
     }
 
-    /// All runs in the order in which they were begun here or imported.
+    /// All runs in the order in which they were begun here or imported, without the damaged ones.
     pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        self.read(|connection| {
-            let smoke = smoke_tests(connection, "1 = 1")?;
-            connection.all(SUMMARIES, &[], |row| summary(row, &smoke))
-        })
+        self.runs_and_damage().map(|(runs, _)| runs)
+    }
+
+    /// Like [`Store::runs`], with a description of each damaged run.
+    pub fn runs_and_damage(&self) -> Result<(Vec<RunSummary>, Vec<String>), StoreError> {
+        let (mut runs, mut damaged) = (Vec::new(), Vec::new());
+        for run in self.read(run_list::read)? {
+            match run {
+                Ok(run) => runs.push(run),
+                Err(description) => damaged.push(description),
+            }
+        }
+        Ok((runs, damaged))
     }
 
     /// A run by its id, by a prefix of its id, or `latest`: the run begun or imported last, regardless of its time
@@ -91,8 +99,12 @@ impl Store {
     }
 }
 
-const SELECT: &str = "SELECT run.id, plan, seed, machine.capture, host, simulated, started_unix_ms, ended, program \
-                      FROM run JOIN machine ON machine.number = run.machine";
+/// Columns of a run and of its machine, in the order of [`RunRow`].
+pub(crate) const SELECT: &str = "SELECT run.number, run.id, experiment, plan_key, plan, seed, host, simulated, started_unix_ms, program, \
+            machine.hash, machine.fingerprint, machine.capture, ended, checksum \
+     FROM run JOIN machine ON machine.number = run.machine";
+/// Number of columns in [`SELECT`] that the checksum covers. The machine's hash covers its capture.
+const CHECKED: usize = 12;
 
 /// An id was just read, in the same transaction, but has no run.
 pub(crate) fn damaged_index() -> StoreErrorKind {
@@ -111,37 +123,43 @@ fn unfinished(
     ids.iter().filter_map(|id| find(connection, id).transpose()).collect()
 }
 
-const SUMMARIES: &str = "SELECT run.id, experiment, simulated, machine.fingerprint, started_unix_ms, ended, \
-       json_array_length(plan, '$.cells'), \
-       coalesce(host, (SELECT value ->> 'value' FROM json_each(machine.capture, '$.settings') \
-                       WHERE value ->> 'key' = 'cpu.model')), \
-       coalesce(trials, 0), coalesce(counted, 0), coalesce(valid, 0), coalesce(suspect, 0), coalesce(invalid, 0) \
-     FROM run JOIN machine ON machine.number = run.machine \
-     LEFT JOIN (SELECT run, count(*) AS trials, \
-                       count(*) FILTER (WHERE role = 'measured' AND verdict <> 'invalid') AS counted, \
-                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'valid') AS valid, \
-                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'suspect') AS suspect, \
-                       count(*) FILTER (WHERE role <> 'warmup' AND verdict = 'invalid') AS invalid \
-                FROM trial GROUP BY run) AS worth ON worth.run = run.number \
-     ORDER BY run.number";
-
 pub(crate) fn insert(connection: &Connection, record: &RunRecord) -> Result<(), StoreErrorKind> {
     if number(connection, &record.id)?.is_some() {
         return Err(StoreError::RunAlreadyStored { run: record.id.clone() }.into());
     }
-    let columns: [(&str, Value<'_>); 12] = [
-        ("number", connection.next_number("run")?.into()),
-        ("id", record.id.0.as_str().into()),
-        ("machine", machine(connection, &record.machine)?.into()),
-        ("experiment", record.plan.experiment.as_str().into()),
-        ("plan_key", record.plan.key().into()),
-        ("plan", json(&record.plan).into()),
-        ("seed", record.seed.to_string().into()),
-        ("host", record.host.as_deref().into()),
-        ("simulated", record.simulated.as_deref().into()),
-        ("started_unix_ms", whole(record.started_unix_ms).into()),
+    let number = connection.next_number("run")?;
+    let (machine, capture_hash) = machine(connection, &record.machine)?;
+    let plan_key = record.plan.key();
+    let checked: [Value<'_>; CHECKED] = [
+        number.into(),
+        record.id.0.as_str().into(),
+        record.plan.experiment.as_str().into(),
+        plan_key.into(),
+        json(&record.plan).into(),
+        record.seed.to_string().into(),
+        record.host.as_deref().into(),
+        record.simulated.as_deref().into(),
+        whole(record.started_unix_ms).into(),
+        record.program.as_str().into(),
+        capture_hash.into(),
+        record.machine.settings.fingerprint().into(),
+    ];
+    let checksum = checksum::of_row(&checked);
+    let [number, id, experiment, plan_key, plan, seed, host, simulated, started, program, _, _] = checked;
+    let columns: [(&str, Value<'_>); 13] = [
+        ("number", number),
+        ("id", id),
+        ("machine", machine.into()),
+        ("experiment", experiment),
+        ("plan_key", plan_key),
+        ("plan", plan),
+        ("seed", seed),
+        ("host", host),
+        ("simulated", simulated),
+        ("started_unix_ms", started),
         ("ended", record.ended.as_ref().map(word).into()),
-        ("program", record.program.as_str().into()),
+        ("program", program),
+        ("checksum", checksum.into()),
     ];
     connection.insert("run", columns.each_ref().map(|column| column.0), [columns.map(|column| column.1)])
 }
@@ -157,23 +175,23 @@ pub(crate) fn find_id(connection: &Connection, path: &Path, run: &RunId) -> Resu
     number(connection, run)?.ok_or_else(|| no_such().into())
 }
 
-/// The row number of a machine in this state, inserted on first use.
-fn machine(connection: &Connection, capture: &Capture) -> Result<i64, StoreErrorKind> {
+/// The row number and the hash of a machine in this state, inserted on first use.
+fn machine(connection: &Connection, capture: &Capture) -> Result<(i64, String), StoreErrorKind> {
     let text = json(capture);
     let hash = short_hash(&text);
     let known = "SELECT number FROM machine WHERE hash = ?1";
     if let Some(number) = connection.first(known, &[hash.as_str().into()], |row| row.get(0))? {
-        return Ok(number);
+        return Ok((number, hash));
     }
     let number = connection.next_number("machine")?;
-    let row = [number.into(), hash.into(), capture.settings.fingerprint().into(), text.into()];
+    let row = [number.into(), hash.as_str().into(), capture.settings.fingerprint().into(), text.into()];
     connection.insert("machine", ["number", "hash", "fingerprint", "capture"], [row])?;
-    Ok(number)
+    Ok((number, hash))
 }
 
 pub(crate) fn find(connection: &Connection, run: &RunId) -> Result<Option<RunRecord>, StoreErrorKind> {
-    let found = connection.first(&format!("{SELECT} WHERE run.id = ?1"), &[run.0.as_str().into()], columns)?;
-    found.map(decode).transpose()
+    let sql = format!("{SELECT} WHERE run.id = ?1");
+    connection.first(&sql, &[run.0.as_str().into()], RunRow::read)?.map(|row| row.verified()?.decode()).transpose()
 }
 
 /// The runs that a name may denote: the newest, the one with exactly this id, or those whose ids have this prefix.
@@ -191,6 +209,7 @@ fn candidates(connection: &Connection, name: &str) -> Result<Vec<RunId>, StoreEr
 
 /// The newest run that is not a smoke test, or else the newest smoke test.
 fn latest(connection: &Connection) -> Result<Option<RunId>, StoreErrorKind> {
+    run_list::check_index(connection)?;
     let newest: Option<RunId> =
         connection.first("SELECT id FROM run ORDER BY number DESC LIMIT 1", &[], |row| row.get(0).map(RunId))?;
     // Most runs are not smoke tests, so the plans of all runs are rarely parsed.
@@ -204,16 +223,10 @@ fn latest(connection: &Connection) -> Result<Option<RunId>, StoreErrorKind> {
 
 /// The ids of the smoke tests among the runs that meet this condition.
 fn smoke_tests(connection: &Connection, condition: &str) -> Result<BTreeSet<String>, StoreErrorKind> {
-    /// The part of a plan that shows it.
-    #[derive(Deserialize)]
-    struct PlanCommand {
-        #[serde(default)]
-        command: Vec<String>,
-    }
     let mut smoke = BTreeSet::new();
     connection.each(&format!("SELECT id, plan FROM run WHERE {condition}"), &[], |row| {
         let (id, plan): (String, String) = (row.get(0)?, row.get(1)?);
-        let PlanCommand { command } = parsed(&plan, &format!("the plan of run {id}"))?;
+        let PlanOutline { command, .. } = parsed(&plan, &format!("the plan of run {id}"))?;
         if is_smoke_command(&command) {
             smoke.insert(id);
         }
@@ -222,71 +235,80 @@ fn smoke_tests(connection: &Connection, condition: &str) -> Result<BTreeSet<Stri
     Ok(smoke)
 }
 
-/// The columns of a run's row.
-struct Columns {
-    id: String,
-    plan: String,
+/// The part of a plan that a list of runs shows.
+#[derive(Deserialize)]
+pub(crate) struct PlanOutline {
+    #[serde(default)]
+    pub(crate) cells: Vec<IgnoredAny>,
+    #[serde(default)]
+    pub(crate) command: Vec<String>,
+}
+
+/// The columns of [`SELECT`].
+pub(crate) struct RunRow {
+    pub(crate) number: i64,
+    pub(crate) id: String,
+    pub(crate) experiment: String,
+    pub(crate) plan: String,
     seed: String,
-    capture: String,
-    host: Option<String>,
-    simulated: Option<String>,
-    started: i64,
-    ended: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) simulated: Option<String>,
+    pub(crate) started: i64,
     program: String,
+    pub(crate) fingerprint: String,
+    pub(crate) capture: String,
+    pub(crate) ended: Option<String>,
+    /// Whether the row and the machine are what was stored.
+    is_intact: bool,
 }
 
-fn columns(row: &Row<'_>) -> Result<Columns, StoreErrorKind> {
-    Ok(Columns {
-        id: row.get(0)?,
-        plan: row.get(1)?,
-        seed: row.get(2)?,
-        capture: row.get(3)?,
-        host: row.get(4)?,
-        simulated: row.get(5)?,
-        started: row.get(6)?,
-        ended: row.get(7)?,
-        program: row.get(8)?,
-    })
-}
+impl RunRow {
+    pub(crate) fn read(row: &Row<'_>) -> Result<Self, StoreErrorKind> {
+        let checked: Vec<Value<'_>> = (0..CHECKED).map(|index| row.get(index)).collect::<Result<_, _>>()?;
+        let (hash, capture): (String, String) = (row.get(10)?, row.get(12)?);
+        let checksum: Option<i64> = row.get(14)?;
+        let is_intact = checksum.is_none_or(|stored| stored == checksum::of_row(&checked));
+        Ok(Self {
+            number: row.get(0)?,
+            id: row.get(1)?,
+            experiment: row.get(2)?,
+            plan: row.get(4)?,
+            seed: row.get(5)?,
+            host: row.get(6)?,
+            simulated: row.get(7)?,
+            started: row.get(8)?,
+            program: row.get(9)?,
+            fingerprint: row.get(11)?,
+            is_intact: is_intact && short_hash(&capture) == hash,
+            capture,
+            ended: row.get(13)?,
+        })
+    }
 
-fn decode(columns: Columns) -> Result<RunRecord, StoreErrorKind> {
-    let name = format!("run {}", columns.id);
-    let plan: Plan = parsed(&columns.plan, &name)?;
-    let machine =
-        Capture::parse(&columns.capture).map_err(|error| StoreErrorKind::Unreadable(format!("{name}: {error}")))?;
-    Ok(RunRecord {
-        plan,
-        seed: columns
-            .seed
-            .parse()
-            .map_err(|_| StoreErrorKind::Unreadable(format!("{name} has seed '{}'", columns.seed)))?,
-        machine,
-        host: columns.host,
-        simulated: columns.simulated,
-        started_unix_ms: columns.started as u64,
-        ended: columns.ended.map(|ended| from_word(&ended, &name)).transpose()?,
-        program: columns.program,
-        id: RunId(columns.id),
-    })
-}
+    pub(crate) fn verified(self) -> Result<Self, StoreErrorKind> {
+        let mismatch = || StoreErrorKind::Unreadable(format!("run {}: {}", self.id, checksum::MISMATCH));
+        if self.is_intact { Ok(self) } else { Err(mismatch()) }
+    }
 
-fn summary(row: &Row<'_>, smoke: &BTreeSet<String>) -> Result<RunSummary, StoreErrorKind> {
-    let id: String = row.get(0)?;
-    let ended: Option<String> = row.get(5)?;
-    Ok(RunSummary {
-        experiment: row.get(1)?,
-        simulated: row.get(2)?,
-        smoke: smoke.contains(&id),
-        fingerprint: row.get(3)?,
-        started_unix_ms: row.get::<i64>(4)? as u64,
-        ended: ended.map(|ended| from_word(&ended, &id)).transpose()?,
-        cells: row.get::<Option<u32>>(6)?.unwrap_or(0),
-        host: row.get(7)?,
-        trials: row.get(8)?,
-        counted: row.get(9)?,
-        verdicts: VerdictCounts { valid: row.get(10)?, suspect: row.get(11)?, invalid: row.get(12)? },
-        id: RunId(id),
-    })
+    fn decode(self) -> Result<RunRecord, StoreErrorKind> {
+        let name = format!("run {}", self.id);
+        let machine =
+            Capture::parse(&self.capture).map_err(|error| StoreErrorKind::Unreadable(format!("{name}: {error}")))?;
+        Ok(RunRecord {
+            plan: parsed(&self.plan, &name)?,
+            seed: self
+                .seed
+                .parse()
+                .map_err(|_| StoreErrorKind::Unreadable(format!("{name} has seed '{}'", self.seed)))?,
+            machine,
+            host: self.host,
+            simulated: self.simulated,
+            started_unix_ms: self.started as u64,
+            ended: self.ended.map(|ended| from_word(&ended, &name)).transpose()?,
+            program: self.program,
+            id: RunId(self.id),
+        })
+    }
 }
 
 pub(crate) fn json(value: &impl Serialize) -> String {

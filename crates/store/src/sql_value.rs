@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rusqlite::ToSql;
-use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 
 /// A parameter of a query.
 #[derive(Clone, Debug)]
@@ -70,6 +70,30 @@ impl<T: Column> Column for Option<T> {
     #[cfg(feature = "postgres")]
     fn from_value(value: PgValue) -> Option<Self> {
         if let PgValue::Null = value { Some(None) } else { T::from_value(value).map(Some) }
+    }
+}
+
+impl FromSql for Value<'static> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        match value {
+            ValueRef::Null => Ok(Self::Null),
+            ValueRef::Integer(number) => Ok(Self::Whole(number)),
+            ValueRef::Real(number) => Ok(Self::Real(number)),
+            ValueRef::Text(_) => value.as_str().map(|text| Self::Text(Cow::Owned(text.into()))),
+            ValueRef::Blob(_) => Err(FromSqlError::InvalidType),
+        }
+    }
+}
+
+impl Column for Value<'static> {
+    #[cfg(feature = "postgres")]
+    fn from_value(value: PgValue) -> Option<Self> {
+        Some(match value {
+            PgValue::Null => Self::Null,
+            PgValue::Whole(number) => Self::Whole(number),
+            PgValue::Real(number) => Self::Real(number),
+            PgValue::Text(text) => Self::Text(text.into()),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreErrorKind;
 use crate::run::{json, parsed};
 use crate::sql::Connection;
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, checksum};
 
 /// The stored JSON of a table; its name is a column.
 #[derive(Serialize, Deserialize)]
@@ -49,15 +49,19 @@ pub(crate) fn insert(connection: &Connection, table: &ImportedTable) -> Result<b
     let ImportedTable { name, columns, rows, notes } = table.clone();
     let content = json(&Content { columns, rows, notes });
     let number = connection.next_number("imported")?;
-    connection.insert("imported", ["number", "name", "content"], [[number.into(), name.into(), content.into()]])?;
+    let checksum = checksum::of_row(&[name.as_str().into(), content.as_str().into()]);
+    let row = [number.into(), name.into(), content.into(), checksum.into()];
+    connection.insert("imported", ["number", "name", "content", "checksum"], [row])?;
     Ok(true)
 }
 
 fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, StoreErrorKind> {
-    let sql = "SELECT content FROM imported WHERE name = ?1";
-    let content: Option<String> = connection.first(sql, &[name.into()], |row| row.get(0))?;
-    let Some(content) = content else { return Ok(None) };
-    let Content { columns, rows, notes } = parsed(&content, &format!("table {name}"))?;
+    let sql = "SELECT content, checksum FROM imported WHERE name = ?1";
+    let found: Option<(String, _)> = connection.first(sql, &[name.into()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some((content, stored)) = found else { return Ok(None) };
+    let described = format!("table {name}");
+    checksum::verify(stored, &[name.into(), content.as_str().into()], &described)?;
+    let Content { columns, rows, notes } = parsed(&content, &described)?;
     Ok(Some(ImportedTable { name: name.into(), columns, rows, notes }))
 }
 

@@ -2,6 +2,7 @@
 //! The queries read counts only, no samples and no evidence, so they are cheap enough to poll during a run.
 
 use model::values::record::{EndReason, RunId, VerdictCounts};
+use model::values::trial::Grade;
 
 use crate::error::StoreErrorKind;
 use crate::run::{find_id, from_word};
@@ -58,11 +59,12 @@ fn progress(connection: &Connection, number: i64, run: &RunId) -> Result<Progres
     connection.each(sql, &[number.into()], |row| {
         let (counts, verdict, count): (bool, String, u32) = (row.get(0)?, row.get(1)?, row.get(2)?);
         trials += count;
-        match verdict.as_str() {
+        let grade: Grade = from_word(&verdict, &run.0)?;
+        match grade {
             _ if !counts => {}
-            "valid" => verdicts.valid += count,
-            "suspect" => verdicts.suspect += count,
-            _ => verdicts.invalid += count,
+            Grade::Valid => verdicts.valid += count,
+            Grade::Suspect => verdicts.suspect += count,
+            Grade::Invalid => verdicts.invalid += count,
         }
         Ok(())
     })?;

@@ -2,8 +2,11 @@
 //! start, pin, supervise and stop the processes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use machine::child::Readiness;
+
+use crate::scratch::Scratch;
 
 /// All commands of one trial of a tool.
 #[derive(Clone, Debug)]
@@ -18,6 +21,9 @@ pub struct CommandSpec {
     /// Runs after each run of the command, also after a failed one, or once after the server has stopped. Neither timed
     /// nor pinned.
     pub cleanup: Option<CommandLine>,
+    /// The private directory of the trial, which exists as long as these commands.
+    #[expect(dead_code, reason = "it only has to exist")]
+    pub(crate) scratch: Option<Arc<Scratch>>,
 }
 
 /// A command line, run without a shell.
@@ -37,6 +43,11 @@ pub struct ServerLine {
 }
 
 impl CommandSpec {
+    /// Only the measured command.
+    pub(crate) fn of(command: CommandLine) -> Self {
+        Self { prepare: None, server: None, warmup: 0, command, cleanup: None, scratch: None }
+    }
+
     /// Returns the programs that must exist before the trial starts: all of them, unless `prepare` may create the
     /// others.
     pub fn programs(&self) -> Vec<&str> {

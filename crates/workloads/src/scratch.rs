@@ -23,6 +23,7 @@ pub(crate) fn random_path(prefix: &str) -> Result<PathBuf, Failure> {
     Ok(std::env::temp_dir().join(format!("{prefix}{random}")))
 }
 
+#[derive(Debug)]
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {

@@ -24,7 +24,7 @@ pub(crate) struct Open {
 impl Trace {
     /// Creates or truncates the file.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+        let file = BufWriter::new(files::create(&files::followed(path)?)?);
         Ok(Self(Arc::new(Mutex::new(Open { file, encoder: None, bytes: vec![], failed: None }))))
     }
 

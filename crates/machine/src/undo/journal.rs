@@ -53,6 +53,7 @@ impl Journal {
     /// Appends a line. On return, the line and the directory entry are synced to disk.
     pub(super) fn add(&self, change: &SettingChange) -> io::Result<()> {
         create_dir_synced(&self.dir)?;
+        files::followed(&self.path())?;
         let mut file = OpenOptions::new()
             .append(true)
             .create(true)

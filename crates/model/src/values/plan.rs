@@ -7,7 +7,7 @@ mod search;
 pub use race::{MemoryChoice, RacePlan, RaceRules, ReductionStep, Stages};
 pub use search::{EarlierProgram, MachineFeatures, ProgramKind, SEARCH_VERSION, SearchPlan, ThreadChoice};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -333,6 +333,23 @@ impl Plan {
             attempt,
             time_limit: self.repeat.time_limit,
         }
+    }
+
+    /// Returns the trials with these ids among those of the first blocks.
+    pub fn find_trials(&self, run: &str, seed: u64, mut ids: HashSet<TrialId>, blocks: u32) -> Vec<Trial> {
+        let mut found = Vec::new();
+        let attempts = (0..self.cells.len()).flat_map(|cell| (0..ATTEMPTS_MAX).map(move |attempt| (cell, attempt)));
+        for (block, role) in (0..blocks).flat_map(|block| Role::ALL.map(|role| (block, role))) {
+            for (cell, attempt) in attempts.clone() {
+                if ids.is_empty() {
+                    return found;
+                }
+                if ids.remove(&TrialId::derive(run, &self.cells[cell].key, role, block, attempt)) {
+                    found.push(self.trial(run, seed, cell, role, block, attempt));
+                }
+            }
+        }
+        found
     }
 
     /// Returns the main metric of a cell: the first of its workload, unless the experiment chose another.

@@ -9,7 +9,7 @@ use model::values::record::{RunId, RunRecord};
 use model::values::topology::Topology;
 use store::Store;
 
-use crate::app::results_file::ResultsFile;
+use crate::app::results_file::{ResultsFile, readable_runs};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
 
@@ -115,7 +115,7 @@ fn newest_matching(
     store: &Store,
     matches: impl Fn(&RunRecord) -> bool,
 ) -> Result<Option<(RunId, MeasuredMap)>, CliError> {
-    let runs = store.runs().map_err(CliError::failure)?;
+    let runs = readable_runs(store)?;
     for run in runs.iter().rev().filter(|run| run.experiment == EXPERIMENT && run.ended.is_some()) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;
         if matches(&record) {

@@ -14,6 +14,7 @@ use model::values::record::{ImportedTable, RunId, RunRecord};
 use store::Store;
 use store::parquet_dir::{ParquetDir, ParquetDirError};
 
+use crate::app::results_file::readable_runs;
 use crate::error::{CliError, CliStatus};
 
 /// The runs to compare, and how.
@@ -171,7 +172,7 @@ fn by(request: &CompareRequest, plan: &Plan) -> By {
 /// Returns all runs of the same experiment with the same stamp: also real, simulated or smoke tests.
 fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut records = Vec::new();
-    for summary in store.runs().map_err(CliError::failure)? {
+    for summary in readable_runs(store)? {
         if summary.experiment == first.plan.experiment && summary.stamp() == first.stamp() {
             records.push(store.run(&summary.id.0).map_err(CliError::failure)?);
         }

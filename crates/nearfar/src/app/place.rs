@@ -9,7 +9,7 @@ use model::values::workload::WorkloadSpec;
 use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
-use crate::app::results_file::ResultsFile;
+use crate::app::results_file::{ResultsFile, readable_runs};
 use crate::app::run_guard::RunGuard;
 use crate::app::session::{ResumeRule, SessionRequest, check, execute, resume_or_begin, unfinished};
 use crate::app::target_machine::TargetMachine;
@@ -142,7 +142,7 @@ fn earlier_runs(results: &ResultsFile, target: &TargetMachine) -> Result<Vec<Ear
     let store = results.open()?;
     let topology = target.machine.topology.fixed();
     let mut earlier = Vec::new();
-    for run in store.runs().map_err(CliError::failure)?.iter().rev().filter(|run| run.ended.is_some()) {
+    for run in readable_runs(&store)?.iter().rev().filter(|run| run.ended.is_some()) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;
         let is_here = record.simulated == target.simulated && record.machine.topology.fixed() == topology;
         if record.plan.race.is_some() && is_here && earlier.len() < EARLIER_MAX {

@@ -14,6 +14,7 @@ use model::values::record::{ImportedTable, RunRecord, RunSummary, TrialRecord};
 use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
 use store::Store;
 
+use crate::app::results_file::readable_runs;
 use crate::app::survey;
 use crate::error::CliError;
 
@@ -121,7 +122,7 @@ fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliErr
 }
 
 fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
-    let mut runs = store.runs().map_err(CliError::failure)?;
+    let mut runs = readable_runs(store)?;
     runs.retain(|run| run.trials > 0);
     let subject = |run: &RunSummary| (run.experiment.clone(), run.simulated.clone());
     let measured: BTreeSet<_> = runs.iter().filter(|run| !run.smoke).map(subject).collect();

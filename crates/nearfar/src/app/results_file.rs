@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use model::values::record::RunSummary;
 use store::Store;
 
 use crate::error::{CliError, CliStatus};
@@ -52,6 +53,15 @@ impl ResultsFile {
         let open = if self.0.is_some() { Store::open_unchanged } else { Store::open_existing };
         open(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Usage))
     }
+}
+
+/// Returns the runs in the order of the store, and reports those that are damaged.
+pub fn readable_runs(store: &Store) -> Result<Vec<RunSummary>, CliError> {
+    let (runs, damaged) = store.runs_and_damage().map_err(CliError::failure)?;
+    for description in damaged {
+        message!("warning: {}: {description}; it is left out", store.path().display());
+    }
+    Ok(runs)
 }
 
 fn default_path() -> Result<PathBuf, CliError> {

@@ -10,6 +10,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
+use crate::app::results_file::readable_runs;
 use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
 use crate::error::CliError;
@@ -80,7 +81,7 @@ fn time_notice(plan: &Plan) -> String {
 /// Returns the command lines of the Linux kernel with which the experiment was run.
 pub fn measured_boots(experiment: &Experiment, store: &Store) -> Result<Vec<String>, CliError> {
     let mut command_lines = Vec::new();
-    for run in store.runs().map_err(CliError::failure)? {
+    for run in readable_runs(store)? {
         if run.experiment == experiment.name && run.simulated.is_none() {
             let record = store.run(&run.id.0).map_err(CliError::failure)?;
             command_lines.extend(record.machine.settings.get("kernel.command-line").map(String::from));

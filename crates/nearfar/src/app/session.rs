@@ -194,7 +194,7 @@ fn explain_new_run(store: &Store, target: &TargetMachine, plan: &Plan) -> Result
 const BEGIN_RETRIES_MAX: usize = 1000;
 
 fn begin(store: &mut Store, target: &TargetMachine, plan: Plan) -> Result<RunRecord, CliError> {
-    let first = store.runs().map_err(CliError::failure)?.len();
+    let first = store.extent().map_err(CliError::failure)?.runs as usize;
     // On a server, other clients begin runs concurrently; the ids of simulated runs differ only in the ordinal.
     let mut record = target.begin(plan, first);
     for ordinal in first + 1..first + BEGIN_RETRIES_MAX {

@@ -11,6 +11,7 @@ use model::values::trial::TrialStatus;
 use model::values::units::{Bytes, Nanos};
 use store::Store;
 
+use crate::app::results_file::readable_runs;
 use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::{TargetMachine, far_site};
 use crate::error::{CliError, CliStatus};
@@ -72,7 +73,7 @@ pub fn answer(result: &RunResult) -> Result<(SizeAnswer, Comparison), CliError> 
 /// Returns the newest run that measured the size of exactly this command line, and the measured peak.
 pub fn measured_need(store: &Store, argv: &[String]) -> Result<Option<(RunSummary, Bytes)>, CliError> {
     let name = experiment(&argv[0]);
-    for run in store.runs().map_err(CliError::failure)?.into_iter().rev().filter(|run| run.experiment == name) {
+    for run in readable_runs(store)?.into_iter().rev().filter(|run| run.experiment == name) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;
         if let Some(need) = need_of(&record.plan, argv) {
             return Ok(Some((run, need)));

@@ -9,6 +9,7 @@ use model::values::record::{RunRecord, RunSummary};
 use store::Store;
 
 use crate::app::compare::findings;
+use crate::app::results_file::readable_runs;
 use crate::error::CliError;
 
 /// Minimum number of machines for a survey in a report.
@@ -44,7 +45,7 @@ pub fn of_several(store: &Store) -> Result<Option<Survey>, CliError> {
 
 /// Returns the runs with trials that have the stamp of the latest run: real, simulated or smoke tests.
 fn runs_like_latest(store: &Store) -> Result<Vec<RunSummary>, CliError> {
-    let mut runs = store.runs().map_err(CliError::failure)?;
+    let mut runs = readable_runs(store)?;
     runs.retain(|run| run.counted > 0);
     let latest = runs.iter().rfind(|run| !run.smoke).or(runs.last()).map(RunSummary::stamp);
     runs.retain(|run| Some(run.stamp()) == latest);
@@ -59,7 +60,7 @@ fn records(store: &Store, runs: &[RunSummary]) -> Result<Vec<RunRecord>, CliErro
 fn named(store: &Store, names: &[String]) -> Result<Vec<RunRecord>, CliError> {
     let mut records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
-    let order: Vec<_> = store.runs().map_err(CliError::failure)?.into_iter().map(|run| run.id).collect();
+    let order: Vec<_> = readable_runs(store)?.into_iter().map(|run| run.id).collect();
     records.sort_by_key(|record| order.iter().position(|id| *id == record.id));
     records.dedup_by(|one, other| one.id == other.id);
     Ok(records)

@@ -50,7 +50,7 @@ fn to_directory(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     // Also with --all, so that an empty results file is an error.
     let named = store.run(if args.all { "latest" } else { &args.run }).map_err(CliError::usage)?;
     let runs = if args.all {
-        store.runs().map_err(CliError::failure)?.into_iter().map(|run| run.id).collect()
+        crate::app::results_file::readable_runs(&store)?.into_iter().map(|run| run.id).collect()
     } else {
         vec![named.id]
     };

@@ -9,6 +9,7 @@ use model::analysis::size::SizeAnswer;
 use model::values::record::{RunRecord, TrialRecord};
 use report::table::Metrics;
 
+use crate::app::results_file::readable_runs;
 use crate::cli::{GlobalArgs, ShowArgs, ShowFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
@@ -18,7 +19,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
     let style = output::stdout_style();
     if args.runs {
-        let runs = store.runs().map_err(CliError::failure)?;
+        let runs = readable_runs(&store)?;
         return print_list(args, || report::table::runs(&runs, &style), || report::json::runs(&runs));
     }
     let record = store.run(&args.run).map_err(CliError::usage)?;

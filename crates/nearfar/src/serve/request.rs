@@ -108,7 +108,7 @@ fn bad(message: &'static str) -> HeadError {
 }
 
 /// Parses a head; returns `None` if it is incomplete.
-fn parse(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
+pub fn parse(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {

@@ -4,6 +4,8 @@
 mod clocks;
 mod full_disk;
 mod kubernetes;
+#[path = "../../../model/tests/nasty/mod.rs"]
+mod nasty;
 mod nodes;
 #[path = "../own_mounts/mod.rs"]
 mod own_mounts;

@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use machine::topology::TopologySource;
+use model::placements::placement::{KernelFeatures, lines, parse};
+use model::values::shell::quote_argv;
 use tempfile::TempDir;
 
 use super::nodes::{Limit, descendants, freeze, is_alive, json, kill_all_with, output, signal, text, until, user};
-use super::{JOB, MODELS, TRIALS, job_states, three_machines};
+use super::{JOB, MODELS, TRIALS, job_states, nasty, three_machines};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
 
@@ -217,4 +220,30 @@ fn killed_slurm_job_resumes_and_each_trial_is_stored_once() {
         text(&missing.stderr)
     );
     assert!(!cluster.at("pwned").exists());
+}
+
+/// The printed line for a command on CPU 0 of a machine with two memory nodes.
+fn slurm_line(command: &str) -> String {
+    let source = TopologySource::XmlFile(format!("{MODELS}/xeon-e5-2640-x2.xml").into());
+    let machine = machine::topology::read(&source).expect("the model exists");
+    let features = KernelFeatures { weighted_interleave: false, far: false };
+    let placement = parse(&machine, "-C 0", None, features).expect("a valid placement");
+    lines(&placement, &machine, command).slurm.expect("CPUs can be expressed")
+}
+
+/// Lists of arguments; each starts a job.
+const LISTS: usize = 12;
+
+#[test]
+fn slurm_line_runs_the_original_arguments() {
+    let Some(cluster) = start("slurm_line_runs_the_original_arguments") else { return };
+    for words in nasty::lists().into_iter().skip(nasty::LISTS - LISTS) {
+        let command = ["/usr/bin/env", "printf", "%s\\n", "x"].map(String::from).into_iter().chain(words.clone());
+        let command = quote_argv(&command.collect::<Vec<_>>());
+        let mut shell = cluster.command("sh");
+        shell.args(["-c", &slurm_line(&command)]);
+        let output = output(shell);
+        let expected: String = ["x".to_string()].iter().chain(&words).map(|word| format!("{word}\n")).collect();
+        assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+    }
 }

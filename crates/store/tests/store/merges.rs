@@ -113,13 +113,36 @@ fn failed_merge_adds_nothing() {
     let Two { mut local, mut remote, path, _directory } = two();
     fill(&mut remote, &fixtures::run("aa", 1), 0..3);
     fill(&mut remote, &fixtures::run("bb", 1), 0..3);
-    rusqlite::Connection::open(&path).unwrap().execute_batch("UPDATE run SET plan = '{}' WHERE id = 'bb'").unwrap();
+    // A row of the list of runs that cannot be read at all.
+    let damage = "UPDATE run SET id = CAST(x'ff' AS TEXT) WHERE id = 'bb'";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(damage).unwrap();
     let error = local.merge(&path).unwrap_err();
     assert!(matches!(&error, StoreError::Damaged { path, .. } if path.ends_with("there.db")), "{error:?}");
     assert_eq!(local.runs().unwrap(), []);
     assert!(matches!(local.merge(&path.with_file_name("none.db")), Err(StoreError::Missing { .. })));
     fs::write(&path, "not a database, but long enough for SQLite to read ".repeat(20)).unwrap();
     assert!(matches!(local.merge(&path), Err(StoreError::NotADatabase { .. } | StoreError::Damaged { .. })));
+}
+
+#[test]
+fn damaged_parts_are_reported_and_the_others_are_merged() {
+    let Two { mut local, mut remote, path, _directory } = two();
+    for id in ["aa", "bb"] {
+        fill(&mut remote, &fixtures::run(id, 1), 0..3);
+    }
+    remote.add_table(&table(1.0)).unwrap();
+    let damage = "UPDATE run SET seed = '2' WHERE id = 'bb'; UPDATE trial SET took_ns = 1 WHERE number = 2; \
+                  UPDATE imported SET content = replace(content, '1.0', '2.0')";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(damage).unwrap();
+    let report = local.merge(&path).unwrap();
+    assert_eq!((report.runs_added, report.trials_added, report.tables_added), (1, 2, 0));
+    let text = report.to_string();
+    for part in [" of run aa is damaged: its checksum", "run bb is damaged: its checksum", "table board: its checksum"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    // The intact trial of another copy replaces nothing that is stored.
+    assert_eq!(local.trials(&fixtures::run("aa", 1).id).unwrap().len(), 2);
 }
 
 #[test]

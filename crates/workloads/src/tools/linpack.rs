@@ -3,8 +3,8 @@
 //!
 //! The processes together may use the placement's CPUs. MPI binds none of them, and each has a single-threaded BLAS.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
@@ -14,7 +14,7 @@ use super::installed;
 use crate::command_spec::{CommandLine, CommandSpec};
 use crate::describe::Parameter;
 use crate::job::{Failure, TrialContext};
-use crate::scratch::random_path;
+use crate::scratch::Scratch;
 
 /// HPL's example input, except for sizes and the grid: `(first word, description)`.
 const INPUT: [(&str, &str); 31] = [
@@ -90,20 +90,14 @@ pub(super) fn recipe(job: &TrialContext, program: &str, input: &str, output: &st
     }
     words.push(program.into());
 
-    let dir = random_path("nearfar-linpack-")?;
-    let dir = dir.to_string_lossy().into_owned();
-    let shell = |script: &str, words: Vec<String>| {
-        let argv = ["sh", "-c", script].map(String::from).into_iter().chain(words).collect();
-        CommandLine { argv, environment: BTreeMap::new() }
-    };
-    let mut prepare =
-        shell("mkdir -m 700 \"$0\" && printf %s \"$LINPACK_INPUT\" >\"$0/$1\"", vec![dir.clone(), input.into()]);
-    prepare.environment.insert("LINPACK_INPUT".into(), input_text(n, nb, rows, columns));
-    let words = [dir.clone(), output.into()].into_iter().chain(words).collect();
-    let mut command = shell("cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"", words);
-    command.environment = crate::worker::environment();
-    let cleanup = shell("rm -rf \"$0\"", vec![dir]);
-    Ok(CommandSpec { prepare: Some(prepare), server: None, warmup: 0, command, cleanup: Some(cleanup) })
+    let scratch = Scratch::new(&std::env::temp_dir())?;
+    scratch.file(input, input_text(n, nb, rows, columns).as_bytes())?;
+    let script = "cd \"$0\" && output=$1 && shift && \"$@\" >&2 && cat \"$output\"";
+    let dir = scratch.dir().to_string_lossy().into_owned();
+    let shell = ["sh", "-c", script, &dir, output].map(String::from);
+    let argv = shell.into_iter().chain(words).collect();
+    let command = CommandLine { argv, environment: crate::worker::environment() };
+    Ok(CommandSpec { scratch: Some(Arc::new(scratch)), ..CommandSpec::of(command) })
 }
 
 /// Returns the rows and columns of the process grid: as square as possible, with no more rows than columns, as

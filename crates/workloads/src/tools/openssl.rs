@@ -126,7 +126,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
         environment.insert(variable.into(), instructions::software_value());
     }
     let command = CommandLine { argv, environment };
-    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec::of(command))
 }
 
 pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {

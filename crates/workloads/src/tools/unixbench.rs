@@ -94,7 +94,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     argv.extend([job.parameters.integer("passes").to_string(), "-c".into(), job.threads.to_string()]);
     argv.extend(job.parameters.text("tests").split_whitespace().map(String::from));
     let command = CommandLine { argv, environment: BTreeMap::new() };
-    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec::of(command))
 }
 
 pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {

@@ -1,5 +1,7 @@
 //! Parses the manifests with the types of the Kubernetes API, which drop unknown fields and reject wrong types.
 
+use std::process::{Command, Stdio};
+
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -7,6 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
+
+#[path = "../../../../model/tests/nasty/mod.rs"]
+mod nasty;
 
 fn order(experiment: &str) -> JobSpec {
     JobSpec {
@@ -164,4 +169,26 @@ fn experiment_text_survives_yaml_round_trip() {
     let manifest =
         JobManifest { pods, order: &large, program: "nearfar", whole: None, privileged: false, deadline_seconds: None };
     assert!(manifest.objects().unwrap_err().contains("the maximum in a ConfigMap is 921600"));
+}
+
+/// kubectl reads YAML 1.1, as Python's parser does.
+#[test]
+fn python_reads_the_original_arguments_from_yaml() {
+    const READ: &str = "import sys, yaml, json; json.dump(list(yaml.safe_load_all(sys.stdin.buffer)), sys.stdout)";
+    let python = |code: &str| {
+        let mut python = Command::new("python3");
+        python.args(["-c", code]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        python.spawn().and_then(std::process::Child::wait_with_output)
+    };
+    if !python("import yaml").is_ok_and(|output| output.status.success()) {
+        return println!("skipped: python_reads_the_original_arguments_from_yaml: no python3 with yaml");
+    }
+    let lists: Vec<Value> = nasty::lists().iter().map(|words| json!({ "args": words })).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("manifest.yaml");
+    std::fs::write(&file, to_yaml(&lists).unwrap()).unwrap();
+    let mut reader = Command::new("python3");
+    let output = reader.args(["-c", READ]).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(serde_json::from_slice::<Vec<Value>>(&output.stdout).unwrap(), lists);
 }

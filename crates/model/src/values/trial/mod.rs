@@ -106,6 +106,8 @@ impl TrialOutcome {
 }
 
 impl Role {
+    pub const ALL: [Self; 3] = [Self::Warmup, Self::Measured, Self::Confirm];
+
     /// Returns the word for the role in trial ids, block orders and simulated noise. Stored hashes depend on it, so it
     /// must not follow renames.
     pub fn key(self) -> &'static str {

@@ -16,6 +16,8 @@ use crate::error::CliError;
 
 /// File name of the checkpoint.
 const CHECKPOINT: &str = "note";
+/// File name of the memory that the first start of the build reserved.
+const RESERVED: &str = "reserved";
 
 /// The directory belongs to this user and only this user can write to it: a resumed build trusts what it finds there.
 pub struct BuildDir {
@@ -35,6 +37,12 @@ pub fn path_of(graph: &Path) -> PathBuf {
 pub fn used(path: &Path) -> Bytes {
     let files = fs::read_dir(path).into_iter().flatten().flatten();
     Bytes(files.filter_map(|file| file.metadata().ok()).map(|about| about.blocks() * 512).sum())
+}
+
+/// Returns the memory that the first start of an interrupted build reserved. `None` if there is none.
+pub fn reserved(graph: &Path) -> Option<Bytes> {
+    let bytes = PrivateDir::open(&path_of(graph)).ok()?.read(RESERVED).ok()??;
+    String::from_utf8(bytes).ok()?.parse().ok().map(Bytes)
 }
 
 /// Removes the build directory of a finished graph. A graph is finished if the graph part is a hard link to the graph
@@ -72,6 +80,12 @@ impl BuildDir {
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Stores the memory that this build reserves, for [`reserved`].
+    pub fn reserve(&self, bytes: Bytes) -> Result<(), CliError> {
+        let stored = self.dir.replace(RESERVED, bytes.0.to_string().as_bytes());
+        stored.map_err(|error| CliError::failure(format!("cannot write {}: {error}", self.path().display())))
     }
 
     /// Removes the directory.

@@ -18,7 +18,6 @@ use crate::cli::{BuildArgs, EdgeFormat};
 use crate::error::{CliError, CliStatus};
 
 /// Reserve for uncounted memory: stacks, per-thread memory of the C library, and program parts that are not loaded yet.
-/// A resumed build reserves half, because the initial memory of a process varies and the build did fit before.
 const RESERVE: u64 = 8 << 20;
 const RESERVE_PER_THREAD: u64 = 1 << 20;
 /// Number of edges at the start of each read that are compared with the generator.
@@ -27,25 +26,37 @@ const CHECKED_EDGES: usize = 16;
 /// The limit of `--memory`, and the part of it that is not available for arrays and buffers.
 struct MemoryBudget {
     limit: Bytes,
-    reserved: u64,
+    /// For the program itself. The initial memory of a process varies, so a resumed build uses the number of its first
+    /// start: it must not be refused after it was accepted.
+    program: Bytes,
+    threads: u64,
 }
 
 impl MemoryBudget {
-    fn new(limit: Bytes, threads: usize, is_resumed: bool) -> Result<Self, CliError> {
-        let (own, _) = machine::memory::resident().ok_or_else(|| {
-            CliError::with(CliStatus::Skipped, "--memory is not supported: the memory usage of this process is unknown")
+    fn new(limit: Bytes, threads: usize, program: Option<Bytes>) -> Result<Self, CliError> {
+        let own = || -> Result<Bytes, CliError> {
+            let (own, _) = machine::memory::resident().ok_or_else(|| {
+                CliError::with(
+                    CliStatus::Skipped,
+                    "--memory is not supported: the memory usage of this process is unknown",
+                )
                 .hint("mount /proc; the usage is in /proc/self/status")
-        })?;
-        let reserve = if is_resumed { RESERVE / 2 } else { RESERVE };
-        Ok(Self { limit, reserved: own.0 + reserve + RESERVE_PER_THREAD * threads as u64 })
+            })?;
+            Ok(Bytes(own.0 + RESERVE))
+        };
+        Ok(Self { limit, program: program.map_or_else(own, Ok)?, threads: threads as u64 })
+    }
+
+    fn reserved(&self) -> u64 {
+        self.program.0 + RESERVE_PER_THREAD * self.threads
     }
 
     fn available(&self) -> Bytes {
-        Bytes(self.limit.0.saturating_sub(self.reserved))
+        Bytes(self.limit.0.saturating_sub(self.reserved()))
     }
 
     fn too_little(&self, scale: u32, threads: usize, needed: Bytes) -> CliError {
-        let (needed, limit) = (Bytes(needed.0 + self.reserved), self.limit);
+        let (needed, limit) = (Bytes(needed.0 + self.reserved()), self.limit);
         let message = format!(
             "a build at scale {scale} with {threads} threads needs at least {needed} of memory; --memory is {limit}"
         );
@@ -57,7 +68,7 @@ impl MemoryBudget {
 /// Whether the build fits in memory; that is faster.
 pub fn fits_in_core(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result<bool, CliError> {
     let Some(limit) = args.memory else { return Ok(args.edge_list.is_none()) };
-    let fits = graph::bytes_needed(spec) <= MemoryBudget::new(limit, threads.0, false)?.available();
+    let fits = graph::bytes_needed(spec) <= MemoryBudget::new(limit, threads.0, None)?.available();
     Ok(fits && args.edge_list.is_none() && !build_dir::path_of(&args.output).exists())
 }
 
@@ -65,7 +76,8 @@ pub fn fits_in_core(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result
 pub fn build(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result<GraphFacts, CliError> {
     let started = Instant::now();
     let is_resumed = build_dir::path_of(&args.output).exists();
-    let memory = MemoryBudget::new(args.memory.unwrap_or(Bytes(u64::MAX)), threads.0, is_resumed)?;
+    let reserved = build_dir::reserved(&args.output);
+    let memory = MemoryBudget::new(args.memory.unwrap_or(Bytes(u64::MAX)), threads.0, reserved)?;
     let requirements = BuildRequirements::of(spec, threads.0, args.columns)?;
     if requirements.memory > memory.available() {
         return Err(memory.too_little(spec.scale, threads.0, requirements.memory));
@@ -74,6 +86,7 @@ pub fn build(args: &BuildArgs, spec: &Spec, threads: PlainTeam) -> Result<GraphF
     let disk = BuildRequirements::disk(spec, memory.available());
     check_disk(args, disk)?;
     let dir = BuildDir::open(&args.output)?;
+    dir.reserve(memory.program)?;
     let eta = Eta::new();
     let options = OutOfCore {
         storage: &dir,

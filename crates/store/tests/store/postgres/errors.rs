@@ -79,7 +79,7 @@ fn other_schema_versions_are_recognised() {
 
     server.sql(DATABASE, "UPDATE nearfar.version SET number = 99");
     let is_newer = |error: &StoreError| matches!(error, StoreError::Newer { found: 99, known: 2, .. });
-    check(server.url(), is_newer, "was written by a newer nearfar (schema 99, this program knows 2)");
+    check(server.url(), is_newer, "was written by a newer nearfar (schema 99, this program knows 3)");
     assert_eq!(server.sql(DATABASE, "SELECT number FROM nearfar.version"), "99", "not modified");
     assert_eq!(server.sql(DATABASE, "SELECT count(*) FROM nearfar.trial"), "10");
 }

@@ -133,6 +133,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
         warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
         command,
         cleanup: line("cleanup")?,
+        scratch: None,
     })
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     argv.extend(job.parameters.text("options").split_whitespace().map(String::from));
     argv.push("run".into());
     let command = CommandLine { argv, environment: BTreeMap::new() };
-    Ok(CommandSpec { prepare: None, server: None, warmup: 0, command, cleanup: None })
+    Ok(CommandSpec::of(command))
 }
 
 pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<Sample>, Failure> {

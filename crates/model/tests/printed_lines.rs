@@ -1,0 +1,231 @@
+//! The printed command lines in the programs that they are for: each program gets the arguments and the binding that
+//! were measured. A program that is missing here is skipped with the reason.
+
+#[allow(dead_code)]
+mod machines;
+mod nasty;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Sender, channel};
+
+use model::placements::placement::{CommandLines, KernelFeatures, lines, parse};
+use model::values::shell::quote_argv;
+
+/// Lists for programs that take more than a few milliseconds to start.
+const FEW: usize = 40;
+const FEATURES: KernelFeatures = KernelFeatures { weighted_interleave: false, far: false };
+/// Prints each argument, followed by NUL, and U+0001.
+const PRINT: [&str; 3] = ["/usr/bin/env", "printf", "%s\\0"];
+
+/// Returns the lines of a placement for a command, on a machine with two memory nodes.
+fn printed(placement: &str, argv: &[String]) -> CommandLines {
+    let machine = machines::model("xeon-e5-2640-x2");
+    let placement = parse(&machine, placement, None, FEATURES).expect("a valid placement");
+    lines(&placement, &machine, &quote_argv(argv))
+}
+
+fn command_of(words: &[String]) -> Vec<String> {
+    PRINT.iter().map(ToString::to_string).chain(["x".into()]).chain(words.iter().cloned()).collect()
+}
+
+/// Whether a program can run here; `probe` are arguments with which it succeeds.
+fn is_usable(test: &str, program: &str, probe: &[&str]) -> bool {
+    let reason = match Command::new(program).args(probe).stdin(Stdio::null()).output() {
+        Err(error) => error.to_string(),
+        Ok(Output { status, .. }) if status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().lines().next().unwrap_or("it failed").into(),
+    };
+    println!("skipped: {test}: {program}: {reason}");
+    false
+}
+
+/// Runs the printed lines of `count` lists in a shell and compares the arguments that the program got.
+fn check(count: usize, line: impl Fn(&[String]) -> String) {
+    let lists: Vec<Vec<String>> = nasty::lists().into_iter().take(count).collect();
+    let script: String = lists.iter().map(|words| format!("{}; printf '\\1\\0'\n", line(&command_of(words)))).collect();
+    let mut shell = Command::new("sh");
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut shell = shell.spawn().expect("sh starts");
+    let mut stdin = shell.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || stdin.write_all(script.as_bytes()));
+    let output = shell.wait_with_output().expect("sh ends");
+    writer.join().expect("no panic").expect("sh reads its script");
+    let text = String::from_utf8(output.stdout).expect("the words are UTF-8");
+    let got: Vec<Vec<&str>> =
+        text.split_terminator("\u{1}\0").map(|list| list.split_terminator('\0').collect()).collect();
+    assert_eq!(got.len(), count, "{}", String::from_utf8_lossy(&output.stderr));
+    for (words, got) in lists.iter().zip(got) {
+        assert_eq!(&got[1..], words);
+    }
+}
+
+#[test]
+fn taskset_line_runs_the_original_arguments() {
+    if is_usable("taskset", "taskset", &["-c", "0", "true"]) {
+        check(nasty::LISTS, |argv| printed("-C 0", argv).taskset.expect("CPUs can be expressed"));
+    }
+}
+
+#[test]
+fn numactl_line_runs_the_original_arguments() {
+    if is_usable("numactl", "numactl", &["-C", "0", "true"]) {
+        check(nasty::LISTS, |argv| printed("-C 0", argv).numactl.expect("it can express everything"));
+    }
+}
+
+#[test]
+fn hwloc_bind_line_runs_the_original_arguments() {
+    if is_usable("hwloc-bind", "hwloc-bind", &["--physical", "--cpubind", "pu:0", "--", "true"]) {
+        check(FEW, |argv| printed("-C 0", argv).hwloc_bind.expect("CPUs can be expressed"));
+    }
+}
+
+#[test]
+fn openmp_line_runs_the_original_arguments() {
+    check(nasty::LISTS, |argv| printed("-C 0", argv).openmp.expect("CPUs can be expressed"));
+}
+
+#[test]
+fn systemd_run_line_runs_the_original_arguments() {
+    if is_usable("systemd-run", "systemd-run", &["--pipe", "--wait", "true"]) {
+        check(FEW, |argv| printed("-C 0", argv).systemd_run.expect("CPUs can be expressed"));
+    }
+}
+
+#[test]
+fn systemd_accepts_the_properties() {
+    if !is_usable("systemd-analyze", "systemd-analyze", &["--version"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let verify = |name: &str, properties: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, format!("{properties}\nExecStart=/bin/true\n")).expect("the directory is writable");
+        let output = Command::new("systemd-analyze").arg("verify").arg(&file).output().expect("it starts");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(verify("broken.service", "[Service]\nCPUAffinity=0-x").contains("Failed to parse CPU affinity"));
+    for placement in ["-C 0", "-C 0-1 -m 0", "-C 1 -l", "-C 0 -i 0-1", "-C 0 -p 1"] {
+        let properties = printed(placement, &["true".into()]).systemd.expect("it can be expressed");
+        let complaints = verify("placed.service", &properties);
+        assert!(!complaints.contains("placed.service"), "{properties}: {complaints}");
+    }
+}
+
+/// The real client of Docker sends the command to a daemon, which this test is.
+#[test]
+fn docker_line_sends_the_original_arguments() {
+    if !is_usable("docker", "docker", &["--version"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let socket = dir.path().join("docker.sock");
+    let daemon = UnixListener::bind(&socket).expect("the directory is writable");
+    let (sender, bodies) = channel();
+    // It ends with the test.
+    std::thread::spawn(move || {
+        for stream in daemon.incoming().map_while(Result::ok) {
+            let sender = sender.clone();
+            std::thread::spawn(move || serve(stream, &sender));
+        }
+    });
+    for words in nasty::lists().into_iter().take(FEW) {
+        let line = printed("-C 0 -m 0", &command_of(&words)).docker.expect("it can be expressed");
+        // The user replaces IMAGE.
+        let line = line.replacen("IMAGE", "image", 1);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).env("DOCKER_HOST", format!("unix://{}", socket.display())).env("HOME", dir.path());
+        let client = shell.output().expect("sh starts");
+        let body = bodies.try_recv().unwrap_or_else(|_| panic!("{line}: {}", String::from_utf8_lossy(&client.stderr)));
+        let request: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(request["Image"], "image");
+        assert_eq!(request["HostConfig"]["CpusetCpus"], "0");
+        assert_eq!(request["Cmd"], serde_json::json!(command_of(&words)));
+    }
+}
+
+/// Answers requests until the client closes the connection. Sends the bodies of those that create a container, and
+/// refuses them.
+fn serve(mut stream: UnixStream, sender: &Sender<Vec<u8>>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    loop {
+        let (mut first, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if first.is_empty() {
+                first.clone_from(&line);
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a number");
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("the whole body");
+        let is_create = first.contains("/containers/create");
+        let (status, text) = if is_create { ("400 Bad Request", "{\"message\":\"no\"}") } else { ("200 OK", "OK") };
+        let head = "Api-Version: 1.41\r\nContent-Type: application/json";
+        let reply = format!("HTTP/1.1 {status}\r\n{head}\r\nContent-Length: {}\r\n\r\n", text.len());
+        let text = if first.starts_with("HEAD") { "" } else { text };
+        if is_create {
+            // Before the client ends.
+            sender.send(body).expect("the test waits for it");
+        }
+        // The client may be gone.
+        let _ = stream.write_all(format!("{reply}{text}").as_bytes());
+    }
+}
+
+/// Parses the elements with the XML parser of Python.
+#[test]
+fn libvirt_elements_pin_the_cpus() {
+    const READ: &str = "import sys, xml.etree.ElementTree as e\nd = e.fromstring(sys.stdin.read())\n\
+        print(d.find('vcpu').text, [(p.get('vcpu'), p.get('cpuset')) for p in d.iter('vcpupin')], \
+        [m.attrib for m in d.iter('memory')])";
+    if !is_usable("libvirt", "python3", &["-c", "import xml.etree.ElementTree"]) {
+        return;
+    }
+    let cases = [
+        ("-C 0-1", "2 [('0', '0'), ('1', '1')] []"),
+        ("-C 1 -m 1", "1 [('0', '1')] [{'mode': 'strict', 'nodeset': '1'}]"),
+        ("-C 0 -i 0-1", "1 [('0', '0')] [{'mode': 'interleave', 'nodeset': '0-1'}]"),
+    ];
+    for (placement, expected) in cases {
+        let elements = printed(placement, &["true".into()]).libvirt.expect("it can be expressed");
+        let mut python = Command::new("python3");
+        python.args(["-c", READ]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut python = python.spawn().expect("it starts");
+        let mut stdin = python.stdin.take().expect("piped");
+        stdin.write_all(format!("<domain>{elements}</domain>").as_bytes()).expect("it reads");
+        drop(stdin);
+        let output = python.wait_with_output().expect("it ends");
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{elements}");
+    }
+}
+
+/// Parses the configuration with the YAML parser of Python.
+#[test]
+fn kubernetes_configuration_is_yaml() {
+    const READ: &str = "import sys, yaml, json; print(json.dumps(yaml.safe_load(sys.stdin), sort_keys=True))";
+    if !is_usable("kubernetes", "python3", &["-c", "import yaml"]) {
+        return;
+    }
+    let text = printed("-C 0-1", &["true".into()]).kubernetes.expect("it can be expressed");
+    let mut python = Command::new("python3");
+    python.args(["-c", READ]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = python.spawn().expect("it starts");
+    let mut stdin = python.stdin.take().expect("piped");
+    stdin.write_all(text.as_bytes()).expect("it reads");
+    drop(stdin);
+    let output = python.wait_with_output().expect("it ends");
+    let read: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(read["cpuManagerPolicy"], "static");
+    assert_eq!(read["resources"]["requests"]["cpu"], "2", "a text, as Kubernetes requires for whole CPUs");
+}
