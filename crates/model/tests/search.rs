@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use machines::model;
 use model::placements::candidates::{SearchSpace, Threads, candidates, features, machine_features};
-use model::stats::racing::{End, Lap, State};
+use model::stats::racing::{BlockResult, End, State};
 use model::stats::search::{
     Features, Hint, Prior, Random, Search, SearchClaim, SearchStanding, confirm_pairs, log_times,
 };
@@ -49,16 +49,16 @@ impl Field {
 }
 
 /// A block in which the candidates take their true times, with noise that depends on the seed, block and candidate.
-fn laps(search: &Search, block: &[usize], truth: &[f64], noise: f64, seed: u64) -> Vec<(usize, Lap)> {
-    let lap = |candidate: &usize| {
+fn results(search: &Search, block: &[usize], truth: &[f64], noise: f64, seed: u64) -> Vec<(usize, BlockResult)> {
+    let result = |candidate: &usize| {
         let mut random = Random::new(seed, &format!("noise {} {candidate}", search.blocks()));
-        (*candidate, Lap::Value((truth[*candidate] + noise * random.normal()).exp()))
+        (*candidate, BlockResult::Value((truth[*candidate] + noise * random.normal()).exp()))
     };
-    block.iter().map(lap).collect()
+    block.iter().map(result).collect()
 }
 
 /// Runs a search until it ends or has used its trials. Returns it with its blocks.
-fn run(prior: &Arc<Prior>, truth: &[f64], trials: usize, seed: u64) -> (Search, Vec<Vec<(usize, Lap)>>) {
+fn run(prior: &Arc<Prior>, truth: &[f64], trials: usize, seed: u64) -> (Search, Vec<Vec<(usize, BlockResult)>>) {
     let mut search = Search::new(prior.clone(), Better::Lower);
     let mut blocks = Vec::new();
     loop {
@@ -66,7 +66,7 @@ fn run(prior: &Arc<Prior>, truth: &[f64], trials: usize, seed: u64) -> (Search, 
         if block.is_empty() {
             break;
         }
-        blocks.push(laps(&search, &block, truth, 0.02, seed));
+        blocks.push(results(&search, &block, truth, 0.02, seed));
         search.push(blocks.last().expect("a block was added"));
     }
     search.end(End::Budget);
@@ -159,11 +159,15 @@ fn dropped_candidates_never_come_back() {
         for candidate in &block {
             assert!(failed.get(candidate).copied().unwrap_or(0) < 3, "{candidate} was dropped");
         }
-        let mut outcomes = laps(&search, &block, &truth, 0.02, 2);
-        for (candidate, lap) in &mut outcomes {
+        let mut outcomes = results(&search, &block, &truth, 0.02, 2);
+        for (candidate, result) in &mut outcomes {
             if *candidate % 2 == 1 {
                 *failed.entry(*candidate).or_insert(0) += 1;
-                *lap = if *candidate % 4 == 1 { Lap::NotProven("moved".into()) } else { Lap::Failed("signal".into()) };
+                *result = if *candidate % 4 == 1 {
+                    BlockResult::NotProven("moved".into())
+                } else {
+                    BlockResult::Failed("signal".into())
+                };
             }
         }
         search.push(&outcomes);
@@ -182,10 +186,13 @@ fn baseline_that_fails_ends_the_search() {
     let mut search = Search::new(field.prior(), Better::Lower);
     for _ in 0..9 {
         let block = search.next_block(9);
-        let lap = |candidate: &usize| {
-            (*candidate, if *candidate == 0 { Lap::Failed("exit status 1".into()) } else { Lap::Value(1.0) })
+        let result = |candidate: &usize| {
+            (
+                *candidate,
+                if *candidate == 0 { BlockResult::Failed("exit status 1".into()) } else { BlockResult::Value(1.0) },
+            )
         };
-        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+        search.push(&block.iter().map(result).collect::<Vec<_>>());
     }
     assert_eq!(search.state(), State::NoReference);
     assert!(search.next_block(50).is_empty());
@@ -199,11 +206,11 @@ fn killed_trials_are_lower_bounds_and_drop_after_two() {
     let mut killed = 0;
     while killed < 2 {
         let block = search.next_block(count);
-        let lap = |candidate: &usize| {
-            (*candidate, if *candidate == 1 { Lap::TooSlow { at_least: 5.0 } } else { Lap::Value(1.0) })
+        let result = |candidate: &usize| {
+            (*candidate, if *candidate == 1 { BlockResult::TooSlow { at_least: 5.0 } } else { BlockResult::Value(1.0) })
         };
         killed += usize::from(block.contains(&1));
-        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+        search.push(&block.iter().map(result).collect::<Vec<_>>());
     }
     assert!(search.abort_limit().is_some_and(|limit| (limit - 5.0).abs() < 1e-9), "{:?}", search.abort_limit());
     assert!(!search.survivors().contains(&1));
@@ -216,8 +223,8 @@ fn larger_values_win_if_the_metric_is_to_be_maximised() {
     let mut search = Search::new(field.prior(), Better::Higher);
     for _ in 0..5 {
         let block = search.next_block(8);
-        let lap = |candidate: &usize| (*candidate, Lap::Value(if *candidate == 2 { 130.0 } else { 100.0 }));
-        search.push(&block.iter().map(lap).collect::<Vec<_>>());
+        let result = |candidate: &usize| (*candidate, BlockResult::Value(if *candidate == 2 { 130.0 } else { 100.0 }));
+        search.push(&block.iter().map(result).collect::<Vec<_>>());
     }
     assert_eq!((search.leader(), search.abort_limit()), (Some(2), None));
     let prediction = search.outlook().predictions[2];

@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
                 if block.is_empty() {
                     break;
                 }
-                search.push(&machine.laps(&block, Some(limit)));
+                search.push(&machine.results(&block, Some(limit)));
                 limit = search.abort_limit().unwrap_or(limit);
             }
             let winner = search.leader().unwrap_or(0);
@@ -203,9 +203,9 @@ fn cost(bed: &Bed) {
         if block.is_empty() {
             break;
         }
-        let laps = machine.laps(&block, None);
+        let results = machine.results(&block, None);
         let before = Instant::now();
-        search.push(&laps);
+        search.push(&results);
         slowest = slowest.max((chosen + before.elapsed()).as_secs_f64());
     }
     let before = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lap::value;
+use super::block_result::value;
 use crate::values::placement::Placement;
 use crate::values::plan::EarlierProgram;
 use crate::values::record::{RunRecord, TrialRecord};

@@ -3,10 +3,10 @@
 //! the plan and the stored trials, so an interrupted search resumes in the same state.
 
 mod apply;
+mod block_result;
 mod claim;
 mod earlier;
 mod forecast;
-mod lap;
 mod outlook;
 mod request;
 mod result;

@@ -30,7 +30,7 @@ pub use programs::log_times;
 pub use random::Random;
 
 use crate::stats::racing::missing::{AttemptCount, DropReason};
-use crate::stats::racing::{End, KILL_FACTOR, Lap, State};
+use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
@@ -92,14 +92,14 @@ impl Search {
     }
 
     /// Adds a complete block. Candidates that were dropped are ignored, and a block after the end changes nothing.
-    pub fn push(&mut self, laps: &[(usize, Lap)]) {
+    pub fn push(&mut self, results: &[(usize, BlockResult)]) {
         if self.state != State::Racing {
             return;
         }
         let block = self.blocks;
-        for (candidate, lap) in laps {
+        for (candidate, result) in results {
             if self.is_active(*candidate)
-                && let Some(value) = self.note(*candidate, lap)
+                && let Some(value) = self.note(*candidate, result)
             {
                 self.observations.push(Observation { candidate: *candidate, block, value });
             }
@@ -185,9 +185,9 @@ impl Search {
     }
 
     /// Counts an outcome, and returns its value.
-    fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
-        self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
-        self.counts[candidate].note(lap, self.better)
+    fn note(&mut self, candidate: usize, result: &BlockResult) -> Option<f64> {
+        self.trials += if matches!(result, BlockResult::NotProven(_) | BlockResult::Failed(_)) { 2 } else { 1 };
+        self.counts[candidate].note(result, self.better)
     }
 
     /// Drops candidates that cannot be measured, by the rules of the race. Without the baseline, the search ends.
