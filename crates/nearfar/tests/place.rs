@@ -109,6 +109,28 @@ fn search_killed_after_every_trial_has_the_same_result() {
     }
 }
 
+#[test]
+fn search_with_stored_priors_resumes_after_another_ended() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{MODEL}:5");
+    let flags = ["--sim", &sim, "--max-trials", "26", "--prior", "store"];
+    let command = ["sharing", "{threads}"];
+    let (expected, _) = race_result(&dir.path().join("whole.db"), &flags, &command);
+    let store = dir.path().join("shared.db");
+    let args = [&["place", "-q", "--sim-faults", "kill-after=9"], &flags[..], &["--"], &command].concat();
+    assert!(!run(&store, &args).status.success(), "it must be killed");
+    let (other, _) = race_result(&store, &["--sim", &sim, "--max-trials", "26"], &["another", "{threads}"]);
+    assert_ne!(other["claim"], "unfinished", "{other:#}");
+    let before = run(&store, &["show", "--runs", "--format", "json"]).stdout;
+    assert_eq!(race_result(&store, &flags, &command).0, expected);
+    let runs = |text: &[u8]| {
+        let json: Value = serde_json::from_slice(text).expect("show prints JSON");
+        json["runs"].as_array().expect("a list").len()
+    };
+    let after = run(&store, &["show", "--runs", "--format", "json"]).stdout;
+    assert_eq!((runs(&before), runs(&after)), (2, 2), "no further run began");
+}
+
 /// Returns the captures of machines for tests.
 fn captures() -> Vec<String> {
     let dir =

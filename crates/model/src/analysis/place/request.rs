@@ -127,7 +127,7 @@ impl PlaceRequest {
             PriorChoice::Topology => plan,
             PriorChoice::Store(earlier) => {
                 let earlier = earlier.iter().map(|run| run.for_candidates(placements)).collect();
-                SearchPlan { earlier, ..plan }
+                SearchPlan { uses_earlier: true, earlier, ..plan }
             }
         };
         (!self.rules.strict).then_some(plan)
