@@ -2,6 +2,7 @@
 
 mod machines;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machines::model;
@@ -148,36 +149,68 @@ fn first_block_is_a_ladder_if_threads_are_searched() {
     assert_eq!(threads.len(), 6, "{threads:?}");
 }
 
+/// Runs blocks in which candidates 1, 5, 9 … are not verified and candidates 3, 7, 11 … fail. Returns how often each of
+/// them ran.
+fn run_with_unusable(search: &mut Search, truth: &[f64]) -> BTreeMap<usize, u32> {
+    let mut ran = BTreeMap::new();
+    for _ in 0..14 {
+        let block = search.next_block(7);
+        let mut outcomes = results(search, &block, truth, 0.02, 2);
+        for (candidate, result) in outcomes.iter_mut().filter(|(candidate, _)| candidate % 2 == 1) {
+            *ran.entry(*candidate).or_insert(0) += 1;
+            *result = if *candidate % 4 == 1 {
+                BlockResult::NotProven("moved".into())
+            } else {
+                BlockResult::Failed("signal".into())
+            };
+        }
+        search.push(&outcomes);
+    }
+    ran
+}
+
 #[test]
 fn dropped_candidates_never_come_back() {
     let field = field("xeon-e5-2640-x2", Threads::Unspecified);
     let truth = field.truth(ProgramKind::Sharing, 2);
     let mut search = Search::new(field.prior(), Better::Lower);
-    let mut failed = std::collections::BTreeMap::new();
-    for _ in 0..14 {
-        let block = search.next_block(7);
-        for candidate in &block {
-            assert!(failed.get(candidate).copied().unwrap_or(0) < 3, "{candidate} was dropped");
-        }
-        let mut outcomes = results(&search, &block, &truth, 0.02, 2);
-        for (candidate, result) in &mut outcomes {
-            if *candidate % 2 == 1 {
-                *failed.entry(*candidate).or_insert(0) += 1;
-                *result = if *candidate % 4 == 1 {
-                    BlockResult::NotProven("moved".into())
-                } else {
-                    BlockResult::Failed("signal".into())
-                };
-            }
-        }
-        search.push(&outcomes);
-    }
-    let dropped = failed.iter().find(|(_, count)| **count == 3).expect("the leader among them fails three times");
+    let ran = run_with_unusable(&mut search, &truth);
+    let of_remainder = |remainder: usize| ran.iter().filter(move |(one, _)| **one % 4 == remainder);
+    assert!(of_remainder(1).all(|(_, count)| *count <= 3) && of_remainder(1).any(|(_, count)| *count == 3), "{ran:?}");
+    assert!(of_remainder(3).count() > 0 && of_remainder(3).all(|(_, count)| *count == 1), "{ran:?}");
     let outlook = search.outlook();
-    let standing = search.standings(&outlook).into_iter().find(|one| one.candidate == *dropped.0).unwrap();
-    assert!(matches!(standing.claim, SearchClaim::Dropped(_)), "{standing:?}");
-    assert!(outlook.predictions[*dropped.0].best.abs() < f64::MIN_POSITIVE);
-    assert!(!search.survivors().contains(dropped.0));
+    for (dropped, _) in of_remainder(1).filter(|(_, count)| **count == 3).chain(of_remainder(3)) {
+        let standing = search.standings(&outlook).into_iter().find(|one| one.candidate == *dropped).unwrap();
+        assert!(matches!(standing.claim, SearchClaim::Dropped(_)), "{standing:?}");
+        assert!(outlook.predictions[*dropped].best.abs() < f64::MIN_POSITIVE);
+        assert!(!search.survivors().contains(dropped));
+    }
+}
+
+#[test]
+fn stored_search_of_version_1_drops_after_three_failures() {
+    let mut field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    field.plan.version = 1;
+    let truth = field.truth(ProgramKind::Sharing, 2);
+    let ran = run_with_unusable(&mut Search::new(field.prior(), Better::Lower), &truth);
+    let failing = || ran.iter().filter(|(one, _)| **one % 4 == 3).map(|(_, count)| *count);
+    assert_eq!(failing().max(), Some(3), "{ran:?}");
+}
+
+#[test]
+fn failure_after_a_success_does_not_drop() {
+    let field = field("ryzen5-2600", Threads::Fixed(6));
+    let mut search = Search::new(field.prior(), Better::Lower);
+    let all: Vec<usize> = (0..field.placements.len()).collect();
+    let with_failures = |fails: bool| {
+        let result = |one: &usize| {
+            if fails && *one == 2 { BlockResult::Failed("signal".into()) } else { BlockResult::Value(1.0) }
+        };
+        all.iter().map(|one| (*one, result(one))).collect::<Vec<_>>()
+    };
+    [false, true, true].into_iter().for_each(|fails| search.push(&with_failures(fails)));
+    let standings = search.standings(&search.outlook());
+    assert!(standings.iter().all(|one| !matches!(one.claim, SearchClaim::Dropped(_))), "{standings:?}");
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl AttemptCount {
         }
     }
 
+    /// Whether it ran in one block, and failed in it.
+    pub fn has_only_failed_once(&self) -> bool {
+        self.blocks == 1 && self.failed == 1
+    }
+
     /// Returns whether to drop this candidate. Of two kinds of missing values, the more frequent is the reason.
     pub fn leaves(&self) -> Option<DropReason> {
         let holes = self.not_proven + self.failed;

@@ -5,6 +5,7 @@ use super::features::{CandidateFeatures, Features, LEVELS, PagePolicy};
 use super::linear::{LowRank, dot};
 use super::programs::{log_times, weighted};
 use super::random::Random;
+use super::rules::Rules;
 use crate::values::plan::{EarlierProgram, ProgramKind, SearchPlan};
 
 /// Number of simulated programs. Half of them are generic, if there are other kinds.
@@ -30,6 +31,7 @@ const TIE_NOISE: f64 = 0.005;
 #[derive(Clone, Debug)]
 pub struct Prior {
     pub(super) seed: u64,
+    pub(super) rules: Rules,
     pub(super) candidates: usize,
     /// Groups of programs, all programs together, and earlier programs. Empty without assumptions.
     pub(super) components: Vec<Component>,
@@ -68,6 +70,7 @@ impl Prior {
         let threads = || features.tables[0].candidates.iter().map(|one| one.threads as usize).collect();
         Self {
             seed: plan.seed,
+            rules: Rules::of_version(plan.version),
             candidates,
             all,
             near: neighbours(&features.tables[features.tables.len() / 2].candidates, &features.machine.distances),

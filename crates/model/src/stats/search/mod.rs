@@ -17,6 +17,7 @@ mod outlook;
 mod posterior;
 mod programs;
 mod random;
+mod rules;
 
 use std::sync::Arc;
 
@@ -190,10 +191,10 @@ impl Search {
         self.counts[candidate].note(result, self.better)
     }
 
-    /// Drops candidates that cannot be measured, by the rules of the race. Without the baseline, the search ends.
+    /// Drops candidates that cannot be measured. Without the baseline, the search ends.
     fn drop_candidates(&mut self) {
         for candidate in 0..self.counts.len() {
-            let Some(reason) = self.counts[candidate].leaves().filter(|_| self.is_active(candidate)) else { continue };
+            let Some(reason) = self.drop_reason(candidate).filter(|_| self.is_active(candidate)) else { continue };
             // The baseline stays, however slow it is.
             if candidate == 0 && reason == DropReason::TooSlow {
                 continue;
@@ -206,6 +207,14 @@ impl Search {
         if self.state == State::Racing && self.active().count() < 2 {
             self.state = State::OnlyOneLeft;
         }
+    }
+
+    /// Returns whether to drop a candidate: by the rules of the race, and if its first trial and the repetition failed,
+    /// because a search cannot afford six failures.
+    fn drop_reason(&self, candidate: usize) -> Option<DropReason> {
+        let count = &self.counts[candidate];
+        let is_unusable = self.prior.rules.drops_after_first_failure && candidate != 0 && count.has_only_failed_once();
+        if is_unusable { Some(DropReason::Failed) } else { count.leaves() }
     }
 
     fn is_resolved(&self) -> bool {
