@@ -185,6 +185,66 @@ fn dry_run_and_guess_search_nothing() {
     assert!(json["outlook"]["winner"]["low"].is_number() && json["lines"].is_null(), "{json:#}");
 }
 
+const OTHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
+
+#[test]
+fn another_machine_is_predicted_from_a_stored_search() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let sim = format!("{MODEL}:1");
+    race_result(&store, &["--sim", &sim, "--max-trials", "30"], &["sharing", "{threads}"]);
+    let before = trials(&store);
+    let output = run(&store, &["place", "--from", OTHER, "--like", "latest", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert!(output.status.success() && trials(&store) == before, "nothing is measured");
+    assert_eq!((&json["predicted"], &json["simulated"]), (&Value::from(true), &Value::from(true)), "{json:#}");
+    assert_eq!(json["from"], "xeon-e5-2640-x2.xml");
+    assert_eq!(json["like"]["program"], "sharing");
+    assert_eq!(json["candidates"].as_u64(), Some(json["ranking"].as_array().expect("a list").len() as u64));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let change = &json["change"];
+    assert!(number(&change["low"]) <= number(&change["mean"]) && number(&change["mean"]) <= number(&change["high"]));
+    assert!(number(&json["missed_percent"]) <= number(&json["missed_percent_90"]), "{json:#}");
+    assert!(json["lines"].is_null() && json["claim"].is_null(), "a prediction is not a result: {json:#}");
+    let output = run(&store, &["place", "--from", OTHER, "--like", "latest"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("PREDICTED for xeon-e5-2640-x2.xml from run"), "{text}");
+    assert!(text.contains("nothing was measured") && text.contains("SIMULATED"), "{text}");
+    // A range that contains zero is not a gain.
+    let is_clear = number(&change["high"]) < 0.0;
+    assert_eq!(text.contains("is predicted to be better"), is_clear, "{text}");
+    assert_eq!(text.contains("No placement is"), !is_clear, "{text}");
+}
+
+#[test]
+fn predictions_without_evidence_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let sim = format!("{MODEL}:1");
+    let garbage = dir.path().join("garbage.xml");
+    std::fs::write(&garbage, "<topology").expect("the directory is writable");
+    let refused = |from: &str, like: &str, reason: &str, hint: &str| {
+        let output = run(&store, &["place", "--from", from, "--like", like]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(reason) && stderr.contains(hint), "{reason}: {stderr}");
+    };
+    refused(OTHER, "latest", "r.db", "hint: ");
+    race_result(&store, &["--sim", &sim, "--guess"], &["app", "{threads}"]);
+    refused(OTHER, "latest", "has no results of the baseline and of another placement", "hint: measure the program");
+    refused(OTHER, "123456", "123456", "hint: ");
+    refused(garbage.to_str().expect("the path is UTF-8"), "latest", "garbage.xml", "");
+    assert!(run(&store, &["run", "quick", "--smoke", "-q", "--sim", &sim]).status.success());
+    let output = run(&store, &["show", "--runs", "--format", "json"]);
+    let runs: Value = serde_json::from_slice(&output.stdout).expect("show prints JSON");
+    let quick = runs["runs"].as_array().expect("a list").last().expect("two runs")["id"].as_str().expect("an ID");
+    refused(OTHER, quick, "is not a search", "hint: list runs");
+    for args in [&["place", "--like", "latest"][..], &["place", "--from", OTHER, "--like", "latest", "--", "app"]] {
+        assert_eq!(run(&store, args).status.code(), Some(2), "{args:?}");
+    }
+}
+
 #[test]
 fn start_of_a_search_reports_what_can_be_expected() {
     let dir = tempfile::tempdir().expect("a temporary directory");

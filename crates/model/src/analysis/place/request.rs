@@ -186,7 +186,7 @@ impl PlaceRequest {
 
 /// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps
 /// its name, or gets its number of threads if others have other numbers.
-fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
+pub(super) fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
     let name = |placement: &Placement| {
         let count = placement.threads;
         let noun = if count == 1 { "thread" } else { "threads" };

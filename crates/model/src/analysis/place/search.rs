@@ -157,7 +157,7 @@ impl SearchStage {
 }
 
 /// Returns what the last warm-up trial shows of the number of threads; `None` if it did not observe any.
-fn hint(warmup: &[&TrialRecord]) -> Option<Hint> {
+pub(super) fn hint(warmup: &[&TrialRecord]) -> Option<Hint> {
     let evidence = &warmup.last()?.outcome.evidence;
     let (threads, wall) = (evidence.threads_seen as usize, evidence.wall.seconds());
     let busy = if wall > 0.0 { evidence.cpu_time.seconds() / wall } else { 0.0 };

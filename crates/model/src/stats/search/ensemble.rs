@@ -86,30 +86,34 @@ pub(super) fn squash(difference: f64) -> f64 {
     if difference <= KNEE { difference } else { KNEE + KNEE * (1.0 - (-(difference - KNEE) / KNEE).exp()) }
 }
 
-/// Returns compressed log times relative to the baseline.
-fn squashed(times: &[f64]) -> Vec<f64> {
+/// Returns compressed log times relative to the baseline, which is the first.
+pub(super) fn squashed(times: &[f64]) -> Vec<f64> {
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     let baseline = squash(times[0] - best);
     times.iter().map(|time| squash(time - best) - baseline).collect()
 }
 
-fn simulate(plan: &SearchPlan, features: &Features) -> Vec<Vec<f64>> {
-    let kinds = &plan.programs;
+/// Returns the number of programs of each kind: half of all are generic, if there are other kinds.
+pub(super) fn program_counts(kinds: &[ProgramKind], all: usize) -> Vec<(ProgramKind, usize)> {
     let others = kinds.iter().filter(|kind| **kind != ProgramKind::Generic).count();
     let generic = if others == 0 {
-        PROGRAMS
+        all
     } else if others == kinds.len() {
         0
     } else {
-        PROGRAMS / 2
+        all / 2
     };
-    let count = |kind: ProgramKind| if kind == ProgramKind::Generic { generic } else { (PROGRAMS - generic) / others };
-    let of_kind = |kind: &ProgramKind| {
+    let count = |kind: ProgramKind| if kind == ProgramKind::Generic { generic } else { (all - generic) / others };
+    kinds.iter().map(|kind| (*kind, count(*kind))).collect()
+}
+
+fn simulate(plan: &SearchPlan, features: &Features) -> Vec<Vec<f64>> {
+    let of_kind = |(kind, count): (ProgramKind, usize)| {
         let mut random = Random::new(plan.seed, &format!("programs {}", kind.key_text()));
-        let programs = (0..count(*kind)).map(|_| squashed(&disturbed(*kind, features, &mut random)));
+        let programs = (0..count).map(|_| squashed(&disturbed(kind, features, &mut random)));
         programs.collect::<Vec<_>>()
     };
-    kinds.iter().flat_map(of_kind).collect()
+    program_counts(&plan.programs, PROGRAMS).into_iter().flat_map(of_kind).collect()
 }
 
 /// Returns the log times of a random program with the costs of migrations, which only the generic kind has by itself.

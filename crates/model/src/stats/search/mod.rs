@@ -18,6 +18,7 @@ mod posterior;
 mod programs;
 mod random;
 mod rules;
+mod transfer;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ pub use features::{
 pub use outlook::{Missed, Outlook, Prediction, SearchClaim, SearchStanding};
 pub use programs::log_times;
 pub use random::Random;
+pub use transfer::{MeasuredCandidate, Measurements, Transfer, transfer};
 
 use crate::stats::racing::missing::{AttemptCount, DropReason};
 use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State};
