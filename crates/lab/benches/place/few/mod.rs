@@ -3,6 +3,7 @@
 //! programs of the kind that is tested.
 
 mod bed;
+mod like;
 mod rivals;
 mod summary;
 mod truth;
@@ -27,7 +28,7 @@ use truth::{Group, Kind};
 const BUDGETS: [usize; 4] = [20, 40, 60, 100];
 
 /// The values of `--what`.
-pub const EXPERIMENTS: [&str; 4] = ["few", "few-wrong", "few-nothing", "few-cost"];
+pub const EXPERIMENTS: [&str; 5] = ["few", "few-wrong", "few-nothing", "few-like", "few-cost"];
 
 /// Runs the experiments of `--what few`. Returns true if their targets are met.
 pub fn run(what: &str, settings: &Settings) -> bool {
@@ -36,6 +37,10 @@ pub fn run(what: &str, settings: &Settings) -> bool {
         "few" => &[Group::Product, Group::Structured, Group::Trees],
         "few-wrong" => &[Group::Wrong],
         "few-nothing" => &[Group::Nothing],
+        "few-like" => {
+            like::print(&beds, settings);
+            return true;
+        }
         "few-cost" => {
             beds.iter().for_each(cost);
             return true;

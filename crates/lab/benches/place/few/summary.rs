@@ -144,6 +144,7 @@ fn print_budget(results: &[Results], target: &Target) -> bool {
         if chosen.is_empty() {
             continue;
         }
+        println!("         {budget} trials, {name}: 90th percentile of regret {:.1} %", regret_at(&chosen, 0.9));
         for (distance, target) in [(2, targets[0]), (5, targets[1])] {
             let value = within(&chosen, f64::from(distance) / 100.0);
             met &= print_target(
