@@ -94,14 +94,14 @@ impl Hypothesis {
         })
     }
 
-    fn unstructured() -> impl Iterator<Item = Self> {
-        UNSTRUCTURED.into_iter().map(|(near, own, log_prior)| Self {
+    fn unstructured(bonus: f64) -> impl Iterator<Item = Self> {
+        UNSTRUCTURED.into_iter().map(move |(near, own, log_prior)| Self {
             component: None,
             ensemble: 0.0,
             near,
             own,
             shift: UNSTRUCTURED_SHIFT,
-            log_prior,
+            log_prior: log_prior + bonus,
         })
     }
 }
@@ -136,7 +136,7 @@ impl Posterior {
     pub fn before(prior: &Prior) -> Self {
         let fit = Fit::new(prior, &[]);
         let mut hypotheses: Vec<Hypothesis> = (0..prior.components.len()).filter_map(|one| fit.plain(one)).collect();
-        let unstructured = Fit::free()[0];
+        let unstructured = fit.free()[0];
         if hypotheses.is_empty() {
             hypotheses.push(unstructured);
         }
@@ -152,7 +152,7 @@ impl Posterior {
     pub fn new(prior: &Prior, observations: &[Observation]) -> Self {
         let observations = compressed(observations);
         let mut fit = Fit::new(prior, &observations);
-        let start = fit.plain(prior.all).unwrap_or_else(|| Fit::free()[0]);
+        let start = fit.plain(prior.all).unwrap_or_else(|| fit.free()[0]);
         let mut sigma = fit.likeliest_sigma(&start);
         let mut scored = fit.scored(sigma);
         sigma = fit.likeliest_sigma(&best(&scored).0);
@@ -372,8 +372,8 @@ impl<'a> Fit<'a> {
         Hypothesis::of_component(component, log_share).next()
     }
 
-    fn free() -> Vec<Hypothesis> {
-        Hypothesis::unstructured().collect()
+    fn free(&self) -> Vec<Hypothesis> {
+        Hypothesis::unstructured(self.prior.rules.unstructured_bonus).collect()
     }
 
     /// Returns the hypotheses of the two likeliest components and those without assumptions, with the logarithms of
@@ -388,7 +388,7 @@ impl<'a> Fit<'a> {
         let most = components.first().map_or(0.0, |best| best.1);
         let likely = components.into_iter().take(2).filter(|(_, score)| *score > most - COMPONENT_RANGE);
         let structured = likely.flat_map(|(one, _)| Hypothesis::of_component(one, self.log_share(one)));
-        let all: Vec<Hypothesis> = structured.chain(Self::free()).collect();
+        let all: Vec<Hypothesis> = structured.chain(self.free()).collect();
         all.into_iter().map(|one| (one, self.evidence(&one, sigma) + one.log_prior)).collect()
     }
 
