@@ -156,11 +156,12 @@ fn search_is_part_of_the_race_key_with_this_text() {
         distances: vec![10, 21, 21, 10],
     };
     let mut search = SearchPlan::new(ThreadChoice::Searched, machine);
+    search.uses_earlier = true;
     search.earlier = vec![EarlierProgram { name: "sort".into(), log_times: vec![Some(0.0), Some(-0.125), None] }];
     let text = concat!(
-        "search 1, seed: 1, threads: searched, programs: generic compute sharing bandwidth first-touch serial lock ",
+        "search 2, seed: 1, threads: searched, programs: generic compute sharing bandwidth first-touch serial lock ",
         "pipeline cache-capacity interrupts page-migration, distances: [10, 21, 21, 10], ",
-        "earlier: [sort: 0.000000 -0.125000 -]",
+        "earlier: true",
     );
     let plain = plan(repeat(), Some(race()));
     let searched = plan(repeat(), Some(RacePlan { search: Some(search.clone()), ..race() }));
@@ -180,8 +181,11 @@ fn search_is_part_of_the_race_key_with_this_text() {
     assert_eq!(serde_json::from_value::<Plan>(stored).unwrap(), plain);
     let stored = serde_json::to_value(&searched).unwrap();
     assert_eq!(serde_json::from_value::<Plan>(stored).unwrap(), searched);
+    let of = |search: &SearchPlan| plan(repeat(), Some(RacePlan { search: Some(search.clone()), ..race() })).key();
+    assert_eq!(of(&SearchPlan { earlier: Vec::new(), ..search.clone() }), searched.key(), "another search has ended");
+    assert_ne!(of(&SearchPlan { uses_earlier: false, ..search.clone() }), searched.key());
     search.threads = ThreadChoice::Command;
-    assert_ne!(plan(repeat(), Some(RacePlan { search: Some(search), ..race() })).key(), searched.key());
+    assert_ne!(of(&search), searched.key());
 }
 
 /// The sentences of `place --explain` may be reworded without a new key.

@@ -1,7 +1,9 @@
 //! The state of a race from block to block: the next block, its outcome, the end, and the same state after replaying
-//! stored trials. Searches by a model are in `place/search.rs`.
+//! stored trials. Searches by a model are in `place/search.rs`, predictions in `place/prediction.rs`.
 
 mod machines;
+#[path = "place/prediction.rs"]
+mod prediction;
 #[path = "place/search.rs"]
 mod search;
 

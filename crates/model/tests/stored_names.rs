@@ -5,7 +5,7 @@ use std::fmt;
 
 use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
 use model::analysis::size::{SizeAnswer, SizePoint};
-use model::stats::racing::{self, Lap, RankClaim};
+use model::stats::racing::{self, BlockResult, RankClaim};
 use model::stats::statistics::Interval;
 use model::values::id_set::{NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
@@ -96,7 +96,7 @@ fn stored_names_are_unchanged() {
         model::values::plan::RacePlan,
         model::values::plan::ReductionStep,
         model::values::plan::RaceRules,
-        model::stats::racing::Lap,
+        model::stats::racing::BlockResult,
         model::stats::racing::State,
         model::stats::racing::RankedCandidate,
         model::stats::racing::Effect,
@@ -187,8 +187,8 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
     check(&ParameterKind::Size { min: Bytes(1), max: Bytes(2) }, r#"{"size":{"min":1,"max":2}}"#);
     check(&ParameterKind::Time { min: Nanos(1), max: Nanos(2) }, r#"{"time":{"min":1,"max":2}}"#);
     check(&ParameterKind::Choice(vec!["a".into()]), r#"{"choice":["a"]}"#);
-    check(&Lap::Value(1.5), r#"{"value":1.5}"#);
-    check(&Lap::TooSlow { at_least: 2.5 }, r#"{"too-slow":{"at_least":2.5}}"#);
+    check(&BlockResult::Value(1.5), r#"{"value":1.5}"#);
+    check(&BlockResult::TooSlow { at_least: 2.5 }, r#"{"too-slow":{"at_least":2.5}}"#);
     let by = Interval { low: 1.0, high: 2.0 };
     check(&RankClaim::Worse { by }, r#"{"worse":{"by":{"low":1.0,"high":2.0}}}"#);
     check(&RankClaim::NotSeenToDiffer { at_most: None }, r#"{"not-seen-to-differ":{"at_most":null}}"#);

@@ -9,6 +9,7 @@ use machine::SyscallError;
 use machine::child::LaunchError;
 use machine::topology::TopologyError;
 use model::analysis::compare::CompareError;
+use model::analysis::place::PredictionError;
 use model::experiments::experiment::{ExperimentError, PlanError};
 use model::hint::Hinted;
 use store::StoreError;
@@ -94,7 +95,7 @@ messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
     hinted: fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
-        CompareError, ExperimentError, Unavailable, graph::Error,
+        CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
 }
 
 impl CliError {

@@ -109,6 +109,28 @@ fn search_killed_after_every_trial_has_the_same_result() {
     }
 }
 
+#[test]
+fn search_with_stored_priors_resumes_after_another_ended() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{MODEL}:5");
+    let flags = ["--sim", &sim, "--max-trials", "26", "--prior", "store"];
+    let command = ["sharing", "{threads}"];
+    let (expected, _) = race_result(&dir.path().join("whole.db"), &flags, &command);
+    let store = dir.path().join("shared.db");
+    let args = [&["place", "-q", "--sim-faults", "kill-after=9"], &flags[..], &["--"], &command].concat();
+    assert!(!run(&store, &args).status.success(), "it must be killed");
+    let (other, _) = race_result(&store, &["--sim", &sim, "--max-trials", "26"], &["another", "{threads}"]);
+    assert_ne!(other["claim"], "unfinished", "{other:#}");
+    let before = run(&store, &["show", "--runs", "--format", "json"]).stdout;
+    assert_eq!(race_result(&store, &flags, &command).0, expected);
+    let runs = |text: &[u8]| {
+        let json: Value = serde_json::from_slice(text).expect("show prints JSON");
+        json["runs"].as_array().expect("a list").len()
+    };
+    let after = run(&store, &["show", "--runs", "--format", "json"]).stdout;
+    assert_eq!((runs(&before), runs(&after)), (2, 2), "no further run began");
+}
+
 /// Returns the captures of machines for tests.
 fn captures() -> Vec<String> {
     let dir =
@@ -161,6 +183,66 @@ fn dry_run_and_guess_search_nothing() {
     assert_eq!((json["claim"].as_str(), status), (Some("provisional"), 0), "{json:#}");
     assert_eq!(trials(&store), 1, "only the trial of kernel");
     assert!(json["outlook"]["winner"]["low"].is_number() && json["lines"].is_null(), "{json:#}");
+}
+
+const OTHER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
+
+#[test]
+fn another_machine_is_predicted_from_a_stored_search() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let sim = format!("{MODEL}:1");
+    race_result(&store, &["--sim", &sim, "--max-trials", "30"], &["sharing", "{threads}"]);
+    let before = trials(&store);
+    let output = run(&store, &["place", "--from", OTHER, "--like", "latest", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    assert!(output.status.success() && trials(&store) == before, "nothing is measured");
+    assert_eq!((&json["predicted"], &json["simulated"]), (&Value::from(true), &Value::from(true)), "{json:#}");
+    assert_eq!(json["from"], "xeon-e5-2640-x2.xml");
+    assert_eq!(json["like"]["program"], "sharing");
+    assert_eq!(json["candidates"].as_u64(), Some(json["ranking"].as_array().expect("a list").len() as u64));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let change = &json["change"];
+    assert!(number(&change["low"]) <= number(&change["mean"]) && number(&change["mean"]) <= number(&change["high"]));
+    assert!(number(&json["missed_percent"]) <= number(&json["missed_percent_90"]), "{json:#}");
+    assert!(json["lines"].is_null() && json["claim"].is_null(), "a prediction is not a result: {json:#}");
+    let output = run(&store, &["place", "--from", OTHER, "--like", "latest"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let first = text.lines().next().expect("a line");
+    assert!(first.contains("PREDICTED for xeon-e5-2640-x2.xml from run"), "{text}");
+    assert!(text.contains("nothing was measured") && text.contains("SIMULATED"), "{text}");
+    // A range that contains zero is not a gain.
+    let is_clear = number(&change["high"]) < 0.0;
+    assert_eq!(text.contains("is predicted to be better"), is_clear, "{text}");
+    assert_eq!(text.contains("No placement is"), !is_clear, "{text}");
+}
+
+#[test]
+fn predictions_without_evidence_are_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let sim = format!("{MODEL}:1");
+    let garbage = dir.path().join("garbage.xml");
+    std::fs::write(&garbage, "<topology").expect("the directory is writable");
+    let refused = |from: &str, like: &str, reason: &str, hint: &str| {
+        let output = run(&store, &["place", "--from", from, "--like", like]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(reason) && stderr.contains(hint), "{reason}: {stderr}");
+    };
+    refused(OTHER, "latest", "r.db", "hint: ");
+    race_result(&store, &["--sim", &sim, "--guess"], &["app", "{threads}"]);
+    refused(OTHER, "latest", "has no results of the baseline and of another placement", "hint: measure the program");
+    refused(OTHER, "123456", "123456", "hint: ");
+    refused(garbage.to_str().expect("the path is UTF-8"), "latest", "garbage.xml", "");
+    assert!(run(&store, &["run", "quick", "--smoke", "-q", "--sim", &sim]).status.success());
+    let output = run(&store, &["show", "--runs", "--format", "json"]);
+    let runs: Value = serde_json::from_slice(&output.stdout).expect("show prints JSON");
+    let quick = runs["runs"].as_array().expect("a list").last().expect("two runs")["id"].as_str().expect("an ID");
+    refused(OTHER, quick, "is not a search", "hint: list runs");
+    for args in [&["place", "--like", "latest"][..], &["place", "--from", OTHER, "--like", "latest", "--", "app"]] {
+        assert_eq!(run(&store, args).status.code(), Some(2), "{args:?}");
+    }
 }
 
 #[test]

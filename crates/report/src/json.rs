@@ -3,7 +3,7 @@
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
-use model::analysis::place::{BudgetForecast, PlaceResult};
+use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
@@ -175,6 +175,16 @@ pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> V
     let mut json = run(record, finding, &[]);
     json["answer"] = value(answer);
     json
+}
+
+/// `{"predicted":true,"from","run":{…},"like":{…},"best":{…},"change":{"low","mean","high"},"missed_percent",
+/// "missed_percent_90","likely":[…],"ranking":[…], …}`: the prediction for the machine named `from`.
+pub fn prediction(machine: &str, record: &RunRecord, predicted: &PlacePrediction) -> Value {
+    let mut json = value(predicted);
+    json["predicted"] = true.into();
+    json["from"] = machine.into();
+    json["run"] = about(record);
+    stamped(json, record)
 }
 
 /// `{"steps":[{"name","count","text"}],"candidates":[…]}`: a race's candidates and how they are selected.

@@ -106,7 +106,7 @@ fn than_baseline(answer: &PlaceResult) -> String {
 }
 
 /// `-3.1 to +2.0 %`.
-fn predicted_range(range: &PercentRange) -> String {
+pub(crate) fn predicted_range(range: &PercentRange) -> String {
     format!("{} to {}", signed_percent(range.low).trim_end_matches(" %"), signed_percent(range.high))
 }
 
@@ -128,7 +128,7 @@ fn undecided(answer: &PlaceResult, winner: &str) -> String {
 }
 
 /// The name of a metric in sentences.
-fn metric_words(name: &str) -> String {
+pub(crate) fn metric_words(name: &str) -> String {
     match name {
         "wall" => "wall time".into(),
         "value" | "value-higher" => "metric".into(),
@@ -220,9 +220,7 @@ fn thread_effect(answer: &PlaceResult) -> Option<String> {
 fn missed(answer: &PlaceResult) -> Option<String> {
     let outlook = answer.outlook.as_ref()?;
     if let (Some(mean), Some(most)) = (outlook.missed_percent, outlook.missed_percent_90) {
-        // Smaller figures would claim more than a few trials support.
-        let (mean, most) = (percent_size(mean.max(LEAST_PERCENT)), percent_size(most.max(LEAST_PERCENT)));
-        return Some(format!("What may be missed: {mean} % on average, 9 in 10 times less than {most} %."));
+        return Some(missed_text(mean, most));
     }
     let left_out = outlook.left_out_percent?;
     Some(format!(
@@ -231,9 +229,20 @@ fn missed(answer: &PlaceResult) -> Option<String> {
     ))
 }
 
+/// `What may be missed: 0.8 % on average, 9 in 10 times less than 2 %.`
+pub(crate) fn missed_text(mean: f64, most: f64) -> String {
+    // Smaller figures would claim more than a few trials support.
+    let (mean, most) = (percent_size(mean.max(LEAST_PERCENT)), percent_size(most.max(LEAST_PERCENT)));
+    format!("What may be missed: {mean} % on average, 9 in 10 times less than {most} %.")
+}
+
 /// The most likely other candidates.
 fn likely(answer: &PlaceResult) -> Option<String> {
-    let likely = &answer.outlook.as_ref()?.likely;
+    likely_text(&answer.outlook.as_ref()?.likely)
+}
+
+/// The names of likely candidates with their probabilities; `None` if there are none.
+pub(crate) fn likely_text(likely: &[LikelyCandidate]) -> Option<String> {
     let one = |one: &LikelyCandidate| format!("{} ({:.0} %)", clean(&one.placed.placement), one.probability_percent);
     let named: Vec<String> = likely.iter().map(one).collect();
     (!named.is_empty()).then(|| format!("May be the best instead, with this probability: {}", named.join("; ")))
@@ -372,7 +381,8 @@ fn is_predicted_only(one: &RankingRow) -> bool {
     one.word == RankClaim::NotRaced && one.predicted.is_some()
 }
 
-fn cpus(placed: &PlacementText) -> String {
+/// The list of CPUs of a placement.
+pub(crate) fn cpus(placed: &PlacementText) -> String {
     if placed.cpus.is_empty() { "any".into() } else { placed.cpus.replace(',', ", ") }
 }
 

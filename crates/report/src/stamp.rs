@@ -14,6 +14,14 @@ pub(crate) fn of_run(record: &RunRecord) -> Vec<String> {
     simulated.into_iter().chain(smoke(record.stamp())).collect()
 }
 
+/// The stamp of a prediction for another machine from a run.
+pub(crate) fn predicted(machine: &str, record: &RunRecord) -> String {
+    let model = || record.machine.settings.get("cpu.model").map(str::to_string);
+    let measured = record.simulated.clone().or_else(|| record.host.clone()).or_else(model);
+    let (run, measured) = (&record.id, measured.unwrap_or_else(|| record.machine.topology.summary()));
+    clean(&format!("PREDICTED for {machine} from run {run} on {measured}: nothing was measured on {machine}"))
+}
+
 /// The stamps of a table with the results of several runs.
 pub(crate) fn of(stamp: Stamp) -> Vec<String> {
     let simulated = stamp.simulated.then(|| format!("SIMULATED: {SIMULATED}"));

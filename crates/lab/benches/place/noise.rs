@@ -1,7 +1,7 @@
 //! Observations of a run: true times with noise, drift, bursts, failed trials and hanging trials, all derived from a
 //! seed. Must not know any rule.
 
-use model::stats::racing::Lap;
+use model::stats::racing::BlockResult;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -108,28 +108,28 @@ impl Machine {
     }
 
     /// As attempts of a race, with failures: times in seconds, killed at the limit.
-    pub fn laps(&mut self, active: &[usize], limit: Option<f64>) -> Vec<(usize, Lap)> {
+    pub fn results(&mut self, active: &[usize], limit: Option<f64>) -> Vec<(usize, BlockResult)> {
         let times = self.block(active);
-        let laps = active.iter().zip(times).map(|(candidate, time)| (*candidate, self.lap(time.exp(), limit)));
-        let mut laps: Vec<(usize, Lap)> = laps.collect();
-        for (candidate, lap) in &mut laps {
-            if matches!(lap, Lap::NotProven(_)) {
+        let results = active.iter().zip(times).map(|(candidate, time)| (*candidate, self.result(time.exp(), limit)));
+        let mut results: Vec<(usize, BlockResult)> = results.collect();
+        for (candidate, result) in &mut results {
+            if matches!(result, BlockResult::NotProven(_)) {
                 let time = self.block(&[*candidate])[0].exp();
-                *lap = self.lap(time, limit);
+                *result = self.result(time, limit);
             }
         }
-        laps
+        results
     }
 
-    fn lap(&mut self, time: f64, limit: Option<f64>) -> Lap {
+    fn result(&mut self, time: f64, limit: Option<f64>) -> BlockResult {
         if self.weather.not_proven > 0.0 && self.random.uniform() < self.weather.not_proven {
-            return Lap::NotProven("it was seen on another cpu".into());
+            return BlockResult::NotProven("it was seen on another cpu".into());
         }
         let hangs = self.weather.hangs > 0.0 && self.random.uniform() < self.weather.hangs;
         let time = if hangs { time * HANG } else { time };
         match limit.filter(|limit| time > *limit) {
-            Some(limit) => Lap::TooSlow { at_least: limit },
-            None => Lap::Value(time),
+            Some(limit) => BlockResult::TooSlow { at_least: limit },
+            None => BlockResult::Value(time),
         }
     }
 

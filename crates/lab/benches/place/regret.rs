@@ -5,7 +5,7 @@ use model::placements::candidates::{SearchSpace, Threads, candidates, neighbours
 use model::values::placement::Placement;
 use model::values::topology::Topology;
 
-use crate::world::{Ground, Program};
+use crate::world::{MachineModel, Program};
 
 /// Maximum number of moves; a longer search is cycling.
 const MOVES_MAX: usize = 40;
@@ -17,8 +17,8 @@ const MOVES_MAX: usize = 40;
 pub fn print(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<(), String> {
     let wish = SearchSpace { threads: Threads::Fixed(threads), ..SearchSpace::default() };
     let all = candidates(topology, &wish)?;
-    let ground = Ground::new(topology);
-    let time = |placement: &Placement| ground.log_time(placement, program);
+    let machine_model = MachineModel::new(topology);
+    let time = |placement: &Placement| machine_model.log_time(placement, program);
     let placed = || all.placements.iter().zip(&all.stages.first).skip(1);
     let least = |one: f64, other: f64| one.min(other);
     let first = placed().filter(|(_, first)| **first).map(|(placement, _)| time(placement)).fold(f64::INFINITY, least);

@@ -28,8 +28,8 @@ pub fn place(machine: &mut Machine, stages: &Stages, rules: RaceRules, seed: u64
     // The warm-up trial; it only sets the limit.
     let mut limit = racing::KILL_FACTOR * machine.block(&[0])[0].exp();
     while race.state() == State::Racing {
-        let laps = machine.laps(race.active(), Some(limit));
-        race.push(&laps);
+        let results = machine.results(race.active(), Some(limit));
+        race.push(&results);
         limit = race.abort_limit().unwrap_or(limit);
     }
     let winner = race.leader()?;

@@ -53,12 +53,12 @@ impl World {
     pub fn new(machine: &str, topology: &Topology, program: Program, threads: usize) -> Result<Self, String> {
         let searched = if program == Program::Few { Threads::Searched } else { Threads::Fixed(threads) };
         let all = candidates(topology, &SearchSpace { threads: searched, ..SearchSpace::default() })?;
-        let ground = Ground::new(topology);
+        let machine_model = MachineModel::new(topology);
         let base = all.placements.iter().map(|placement| {
             if placement.is_pinned() || placement.memory != MemoryPolicy::Kernel {
-                ground.log_time(placement, program)
+                machine_model.log_time(placement, program)
             } else {
-                ground.kernel_log_time(placement, program)
+                machine_model.kernel_log_time(placement, program)
             }
         });
         Ok(Self {
@@ -80,14 +80,14 @@ impl World {
         threads: impl Iterator<Item = usize>,
         same_work: bool,
     ) -> Vec<f64> {
-        let ground = Ground::new(topology);
+        let machine_model = MachineModel::new(topology);
         let time = |(placement, threads): (&Placement, usize)| {
             let placement = Placement { threads, ..placement.clone() };
             let is_kernel = !placement.is_pinned() && placement.memory == MemoryPolicy::Kernel;
             let time = if is_kernel {
-                ground.kernel_log_time(&placement, program)
+                machine_model.kernel_log_time(&placement, program)
             } else {
-                ground.log_time(&placement, program)
+                machine_model.log_time(&placement, program)
             };
             // Except for `Few`, the models have an amount of work per thread.
             if same_work && program != Program::Few { time - (threads as f64).ln() } else { time }
@@ -132,7 +132,7 @@ impl World {
 }
 
 /// Properties of a machine that the models use.
-pub struct Ground<'a> {
+pub struct MachineModel<'a> {
     topology: &'a Topology,
     /// Cost per object of a pair of threads for which it is the closest shared one.
     meeting: Vec<f64>,
@@ -141,7 +141,7 @@ pub struct Ground<'a> {
 }
 
 /// Properties of a set of CPUs that the models use.
-struct Seated {
+struct Occupancy {
     /// Kind of each core and the number of threads on it.
     cores: Vec<(i32, usize)>,
     /// Number of threads on each used last-level cache, and its CPUs.
@@ -152,7 +152,7 @@ struct Seated {
     pairs: f64,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> MachineModel<'a> {
     pub fn new(topology: &'a Topology) -> Self {
         let at_node = |cpus: &CpuSet| topology.nodes.iter().any(|node| node.cpus == *cpus);
         let meeting = topology.objects.iter().map(|object| match object.kind {
@@ -173,7 +173,7 @@ impl<'a> Ground<'a> {
         kinds.iter().find(|kind| kind.cpus.intersects(cpus)).map_or(0, |kind| kind.efficiency)
     }
 
-    fn seated(&self, seats: &[CpuId]) -> Seated {
+    fn occupancy(&self, seats: &[CpuId]) -> Occupancy {
         let set: CpuSet = seats.iter().copied().collect();
         let objects = &self.topology.objects;
         let threads: Vec<usize> = objects.iter().map(|object| object.cpus.intersection(&set).len()).collect();
@@ -192,7 +192,7 @@ impl<'a> Ground<'a> {
             let cpus = &self.topology.node(*node)?.cpus;
             Some((*node, cpus.intersection(&set).len())).filter(|(_, threads)| *threads > 0)
         };
-        Seated {
+        Occupancy {
             cores: cores.iter().map(on_core).filter(|(_, threads)| *threads > 0).collect(),
             caches: used(&|object| {
                 object.cache.is_some_and(|cache| Some(cache.level) == self.topology.last_cache_level())
@@ -246,24 +246,24 @@ impl<'a> Ground<'a> {
     }
 
     fn of_seats(&self, seats: &[CpuId], memory: &MemoryPolicy, program: Program, threads: usize) -> f64 {
-        let seated = self.seated(seats);
+        let occupancy = self.occupancy(seats);
         let count = threads as f64;
-        let work = 1.0 / self.throughput(&seated, program, count);
-        let pairs = if threads > 1 { seated.pairs / (count * (count - 1.0) / 2.0) } else { 0.5 };
+        let work = 1.0 / self.throughput(&occupancy, program, count);
+        let pairs = if threads > 1 { occupancy.pairs / (count * (count - 1.0) / 2.0) } else { 0.5 };
         let bound = bound_nodes(memory);
         let time = match program {
             Program::Compute => work * count * if matches!(memory, MemoryPolicy::Bind(_)) { 1.01 } else { 1.0 },
             Program::Sharing => 0.55 * work * count + 0.20 * pairs,
             // Amdahl's law, with communication that grows with the number of threads.
             Program::Few => 0.12 + 0.88 * work + 0.004 * count * pairs,
-            Program::Bandwidth => 0.1 * work * count + 0.9 * count / self.bandwidth(&seated, bound.as_ref(), count),
-            Program::Remote => self.remote(&seated, bound.as_ref(), work, pairs, count),
+            Program::Bandwidth => 0.1 * work * count + 0.9 * count / self.bandwidth(&occupancy, bound.as_ref(), count),
+            Program::Remote => self.remote(&occupancy, bound.as_ref(), work, pairs, count),
         };
         time.ln()
     }
 
     /// Throughput in units of one thread alone on a fast core: siblings add a fraction, full packages clock lower.
-    fn throughput(&self, seated: &Seated, program: Program, threads: f64) -> f64 {
+    fn throughput(&self, occupancy: &Occupancy, program: Program, threads: f64) -> f64 {
         let siblings = match program {
             Program::Compute => 1.25,
             Program::Sharing => 1.35,
@@ -274,37 +274,37 @@ impl<'a> Ground<'a> {
         let core = |&(kind, on_it): &(i32, usize)| {
             (if kind == self.fastest { 1.0 } else { 0.6 }) * if on_it == 1 { 1.0 } else { siblings }
         };
-        let full: f64 = seated.packages.iter().map(|(on_it, cpus)| (on_it * on_it) as f64 / *cpus as f64).sum();
-        seated.cores.iter().map(core).sum::<f64>() * (1.0 - 0.05 * full / threads)
+        let full: f64 = occupancy.packages.iter().map(|(on_it, cpus)| (on_it * on_it) as f64 / *cpus as f64).sum();
+        occupancy.cores.iter().map(core).sum::<f64>() * (1.0 - 0.05 * full / threads)
     }
 
-    fn bandwidth(&self, seated: &Seated, bound: Option<&NodeSet>, threads: f64) -> f64 {
+    fn bandwidth(&self, occupancy: &Occupancy, bound: Option<&NodeSet>, threads: f64) -> f64 {
         let cache =
             |&(on_it, cpus): &(usize, usize)| (on_it as f64).min(if cpus <= 8 { 1.7 } else { 0.45 * cpus as f64 });
-        let caches: f64 = seated.caches.iter().map(cache).sum();
-        let caches = if caches > 0.0 { caches } else { (seated.cores.len() as f64).min(3.0) };
+        let caches: f64 = occupancy.caches.iter().map(cache).sum();
+        let caches = if caches > 0.0 { caches } else { (occupancy.cores.len() as f64).min(3.0) };
         if self.nodes.len() < 2 {
-            return caches.min(2.6) * (1.0 + 0.004 * seated.caches.len() as f64);
+            return caches.min(2.6) * (1.0 + 0.004 * occupancy.caches.len() as f64);
         }
         let node = if self.nodes.len() <= 8 { 3.0 } else { 8.0 };
         let Some(bound) = bound else {
             let share = |on_it: &usize| *on_it as f64 / (*on_it as f64).min(node);
-            return caches.min(threads / seated.nodes.values().map(share).fold(1.0, f64::max));
+            return caches.min(threads / occupancy.nodes.values().map(share).fold(1.0, f64::max));
         };
         let local =
-            seated.nodes.keys().filter(|home| bound.contains(**home)).count() as f64 / seated.nodes.len() as f64;
+            occupancy.nodes.keys().filter(|home| bound.contains(**home)).count() as f64 / occupancy.nodes.len() as f64;
         (caches * 0.9).min(bound.len() as f64 * node * (0.75 + 0.2 * local))
     }
 
-    fn remote(&self, seated: &Seated, bound: Option<&NodeSet>, work: f64, pairs: f64, threads: f64) -> f64 {
+    fn remote(&self, occupancy: &Occupancy, bound: Option<&NodeSet>, work: f64, pairs: f64, threads: f64) -> f64 {
         if self.nodes.len() < 2 {
-            let fast: f64 = seated.cores.iter().map(|(kind, _)| if *kind == self.fastest { 1.0 } else { 0.6 }).sum();
+            let fast: f64 = occupancy.cores.iter().map(|(kind, _)| if *kind == self.fastest { 1.0 } else { 0.6 }).sum();
             return 0.5 * work * threads + 0.10 * pairs + 0.3 * threads / fast.min(4.0);
         }
-        let first: Vec<NodeId> = seated.nodes.keys().take(1).copied().collect();
+        let first: Vec<NodeId> = occupancy.nodes.keys().take(1).copied().collect();
         let memory: Vec<NodeId> = bound.map_or(first, |nodes| nodes.iter().collect());
         let mut latency = 0.0;
-        for (home, on_it) in &seated.nodes {
+        for (home, on_it) in &occupancy.nodes {
             let far = |node: &NodeId| {
                 let distance = self.topology.node_distances().and_then(|all| all.between(*home, *node));
                 distance.map_or(1.0, |distance| (distance as f64 / 10.0).powf(0.6))

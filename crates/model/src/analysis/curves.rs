@@ -204,9 +204,9 @@ mod tests {
     use crate::values::workload::Parameters;
 
     /// A cell with its workload, placement, threads, parameters and results, of which the first is the main metric.
-    type Made<'a> = (&'a str, &'a str, usize, &'a [(&'a str, Value)], &'a [(&'a str, f64)]);
+    type TestCell<'a> = (&'a str, &'a str, usize, &'a [(&'a str, Value)], &'a [(&'a str, f64)]);
 
-    fn found(cells: &[Made]) -> Vec<CurveSet> {
+    fn found(cells: &[TestCell]) -> Vec<CurveSet> {
         let second = Nanos(1_000_000_000);
         let plan = Plan {
             experiment: "swept".into(),
@@ -227,7 +227,7 @@ mod tests {
         sweeps(&plan, &RunFinding { cells, skipped: Vec::new(), passes: false })
     }
 
-    fn planned((workload, placement, threads, parameters, _): &Made) -> Cell {
+    fn planned((workload, placement, threads, parameters, _): &TestCell) -> Cell {
         let parameters = parameters.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
         Cell {
             key: String::new(),
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    fn measured((workload, placement, threads, parameters, results): &Made) -> CellFinding {
+    fn measured((workload, placement, threads, parameters, results): &TestCell) -> CellFinding {
         let written = |value: &Value| match value {
             Value::Integer(number) => number.to_string(),
             Value::Text(text) => text.clone(),
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn other_parameters_make_separate_sets() {
-        let mut cells: Vec<Made> = Vec::new();
+        let mut cells: Vec<TestCell> = Vec::new();
         let (single, double) = (text("precision", "fp32"), text("precision", "fp64"));
         let parameters: Vec<[(&str, Value); 2]> =
             [1, 2, 3].iter().flat_map(|n| [[size(*n), single.clone()], [size(*n), double.clone()]]).collect();
@@ -331,14 +331,15 @@ mod tests {
     fn thread_counts_and_percentages_make_curves_but_texts_do_not() {
         let share = |words: &str| [text("dram", words)];
         let shares = [share("50%"), share("25 %"), share("100%")];
-        let cells: Vec<Made> =
+        let cells: Vec<TestCell> =
             shares.iter().map(|share| ("bfs", "kernel", 1, &share[..], &[("teps", 1.0)][..])).collect();
         assert_eq!(lines(&found(&cells)[0]), ["kernel: 25=1 50=1 100=1"]);
         let words = [share("a lot"), share("50%"), share("25%")];
-        let cells: Vec<Made> =
+        let cells: Vec<TestCell> =
             words.iter().map(|share| ("bfs", "kernel", 1, &share[..], &[("teps", 1.0)][..])).collect();
         assert!(found(&cells).is_empty());
-        let cells: Vec<Made> = [4, 1, 2].map(|count| ("cpu", "spread", count, &[][..], &[("rate", 2.0)][..])).into();
+        let cells: Vec<TestCell> =
+            [4, 1, 2].map(|count| ("cpu", "spread", count, &[][..], &[("rate", 2.0)][..])).into();
         let threads = &found(&cells)[0];
         assert_eq!((threads.over.as_str(), threads.lines[0].points[2].written.as_str()), ("threads", "4"));
         assert!(found(&cells[..2]).is_empty(), "two values are compared in a table");
@@ -349,7 +350,7 @@ mod tests {
         let sizes = [[size(1)], [size(2)], [size(3)]];
         let of =
             |count: usize| sizes.iter().map(move |size| ("stream", "kernel", count, &size[..], &[("copy", 1.0)][..]));
-        let cells: Vec<Made> = of(1).chain(of(2)).collect();
+        let cells: Vec<TestCell> = of(1).chain(of(2)).collect();
         let names: Vec<String> = found(&cells)[0].lines.iter().map(|line| line.name.clone()).collect();
         assert_eq!(names, ["kernel, 1 threads", "kernel, 2 threads"]);
     }
@@ -362,7 +363,7 @@ mod tests {
             [("latency", 200.0), ("load", 9.5)],
             [("latency", 90.0), ("load", 1.0)],
         ];
-        let cells: Vec<Made> = delays
+        let cells: Vec<TestCell> = delays
             .iter()
             .zip(&results)
             .map(|(delay, results)| ("loaded", "kernel", 2, &delay[..], &results[..]))

@@ -180,9 +180,24 @@ fn unusable_candidates_are_left_out_and_reported() {
     );
     let mut failed: BTreeMap<usize, usize> = BTreeMap::new();
     all.iter().filter(|one| one.trial.cell % 3 == 1).for_each(|one| *failed.entry(one.trial.cell).or_default() += 1);
-    assert!(failed.values().all(|count| *count <= 6), "dropped after three blocks: {failed:?}");
+    assert!(failed.values().all(|count| *count <= 6), "a race drops after three blocks: {failed:?}");
     assert_eq!(answer.program_failures, None, "only some placements fail");
     assert!(answer.standings.iter().any(|row| matches!(row.word, RankClaim::Failed(_))), "{:?}", answer.standings);
+}
+
+#[test]
+fn failing_candidate_costs_a_search_two_trials() {
+    let plan = plan(&request_of(600));
+    let healthy = scaling(&plan);
+    let outcomes = |block: &NextBlock, cell: usize, attempt: u32| match cell % 3 {
+        1 => (TrialStatus::Failed("status 3".into()), Grade::Invalid, 1.0),
+        _ => healthy(block, cell, attempt),
+    };
+    let (state, all) = raced(&plan, &outcomes);
+    assert!(state.race().is_none(), "the budget is too small for a race");
+    let mut failed: BTreeMap<usize, usize> = BTreeMap::new();
+    all.iter().filter(|one| one.trial.cell % 3 == 1).for_each(|one| *failed.entry(one.trial.cell).or_default() += 1);
+    assert!(!failed.is_empty() && failed.values().all(|count| *count == 2), "{failed:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub mod measure;
 pub mod measured_map;
 pub mod overwrite;
 pub mod place;
+pub mod prediction;
 pub mod report;
 pub mod results_file;
 pub mod run;

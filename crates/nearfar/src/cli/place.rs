@@ -7,7 +7,8 @@ use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
 /// `nearfar place`
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "nearfar place [OPTIONS] -- <CMD>...\n       nearfar place --use <NAME> -- <CMD>...",
+    override_usage = "nearfar place [OPTIONS] -- <CMD>...\n       nearfar place --use <NAME> -- <CMD>...\n       \
+                      nearfar place --from <FILE|STRING> --like <RUN>",
     after_help = "Runs CMD under placements that a model of the machine chooses, and confirms the winner with fresh \
                   trials against kernel, the placement that leaves every decision to Linux. Uses the whole budget \
                   unless the result is clear earlier.\n\n\
@@ -37,7 +38,7 @@ pub struct PlaceArgs {
     #[command(flatten)]
     pub guard: GuardArgs,
     /// Command to run; {threads}, {cpus} and {node} expand to the values of the placement
-    #[arg(last = true, value_name = "CMD", required = true)]
+    #[arg(last = true, value_name = "CMD", required_unless_present = "like")]
     pub command: Vec<String>,
 }
 
@@ -163,6 +164,14 @@ pub struct PreviewArgs {
     /// Predict the best placements from one trial of kernel, without a search
     #[arg(long, conflicts_with_all = ["strict", "save", "apply"])]
     pub guess: bool,
+    /// Predict for this machine, from the trials of --like: hwloc XML file, capture or synthetic string
+    #[arg(long, value_name = "FILE|STRING", requires = "like", conflicts_with_all = [
+        "explain", "dry_run", "guess", "refine", "threads", "save", "saved", "apply", "strict", "sim",
+    ])]
+    pub from: Option<String>,
+    /// Stored search of the command that --from predicts; measure nothing
+    #[arg(long, value_name = "RUN", requires = "from", conflicts_with = "command")]
+    pub like: Option<String>,
 }
 
 /// What happens to the winner.

@@ -15,6 +15,7 @@ use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
 use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::prediction::{self, PredictionRequest};
 use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
@@ -29,6 +30,9 @@ const THREADS: &str = "{threads}";
 pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     if let Some(name) = &args.result.saved {
         return use_saved(name, args, common);
+    }
+    if let (Some(from), Some(like)) = (&args.preview.from, &args.preview.like) {
+        return predict(from, like, args, common);
     }
     check_result_args(args)?;
     let request = RaceRequest {
@@ -185,6 +189,26 @@ fn explain(plan: &Plan, format: TextOrJson) -> CommandResult {
     match format {
         TextOrJson::Json => output::print_json(&report::json::explanation(plan, steps))?,
         TextOrJson::Text => output::print(&report::table::explanation(plan, steps, &output::stdout_style()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Predicts the best placement on another machine from a stored search.
+fn predict(from: &str, like: &str, args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
+    let (record, predicted) = prediction::predict(&PredictionRequest {
+        from: from.into(),
+        like: like.into(),
+        space: search_space(args)?,
+        map: requests::map(&args.map, common),
+        results: requests::results_file(common),
+    })?;
+    let machine = from.rsplit('/').next().unwrap_or(from);
+    match args.format {
+        TextOrJson::Json => output::print_json(&report::json::prediction(machine, &record, &predicted))?,
+        TextOrJson::Text => {
+            let all = args.result.all_candidates;
+            output::print(&report::table::prediction(machine, &record, &predicted, all, &output::stdout_style()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

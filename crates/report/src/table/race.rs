@@ -84,7 +84,8 @@ pub fn standing(answer: &PlaceResult, blocks: u32, left: Option<usize>) -> Strin
     format!("block {blocks}: {left}{leader} leads")
 }
 
-fn line(text: &str, tone: Tone, style: &TextStyle) -> String {
+/// Wraps a sentence into lines.
+pub(super) fn line(text: &str, tone: Tone, style: &TextStyle) -> String {
     let lines = wrapped(text, style.width, style.width);
     lines.iter().map(|line| format!("{}\n", finished(&with_symbol(line, tone), style))).collect()
 }

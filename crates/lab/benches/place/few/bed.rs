@@ -80,10 +80,19 @@ impl Bed {
 
     /// Returns the prior without the tested kind of programs, after a warm-up trial that showed this number of threads.
     pub fn prior(&self, kind: Kind, threads: usize) -> Prior {
+        Prior::new(&self.plan_without(kind), &self.features_of(threads))
+    }
+
+    /// Returns the plan without the tested kind of programs.
+    pub fn plan_without(&self, kind: Kind) -> SearchPlan {
         let mut plan = self.plan.clone();
         plan.programs.retain(|program| !kind.is_like(*program));
+        plan
+    }
+
+    /// Returns the features after a warm-up trial that showed this number of threads; 0 if it showed none.
+    pub fn features_of(&self, threads: usize) -> Features {
         let hint = (threads > 0).then_some(Hint { threads, busy: threads as f64 });
-        let features = features(&plan, &self.placements, hint);
-        Prior::new(&plan, &features)
+        features(&self.plan, &self.placements, hint)
     }
 }

@@ -3,6 +3,7 @@
 //! programs of the kind that is tested.
 
 mod bed;
+mod like;
 mod rivals;
 mod summary;
 mod truth;
@@ -27,7 +28,7 @@ use truth::{Group, Kind};
 const BUDGETS: [usize; 4] = [20, 40, 60, 100];
 
 /// The values of `--what`.
-pub const EXPERIMENTS: [&str; 4] = ["few", "few-wrong", "few-nothing", "few-cost"];
+pub const EXPERIMENTS: [&str; 5] = ["few", "few-wrong", "few-nothing", "few-like", "few-cost"];
 
 /// Runs the experiments of `--what few`. Returns true if their targets are met.
 pub fn run(what: &str, settings: &Settings) -> bool {
@@ -36,6 +37,10 @@ pub fn run(what: &str, settings: &Settings) -> bool {
         "few" => &[Group::Product, Group::Structured, Group::Trees],
         "few-wrong" => &[Group::Wrong],
         "few-nothing" => &[Group::Nothing],
+        "few-like" => {
+            like::print(&beds, settings);
+            return true;
+        }
         "few-cost" => {
             beds.iter().for_each(cost);
             return true;
@@ -150,7 +155,7 @@ impl<'a> Run<'a> {
                 if block.is_empty() {
                     break;
                 }
-                search.push(&machine.laps(&block, Some(limit)));
+                search.push(&machine.results(&block, Some(limit)));
                 limit = search.abort_limit().unwrap_or(limit);
             }
             let winner = search.leader().unwrap_or(0);
@@ -203,9 +208,9 @@ fn cost(bed: &Bed) {
         if block.is_empty() {
             break;
         }
-        let laps = machine.laps(&block, None);
+        let results = machine.results(&block, None);
         let before = Instant::now();
-        search.push(&laps);
+        search.push(&results);
         slowest = slowest.max((chosen + before.elapsed()).as_secs_f64());
     }
     let before = Instant::now();

@@ -104,10 +104,15 @@ impl Kind {
 /// Returns the true times relative to the baseline, and the number of threads that the baseline runs.
 pub fn draw(bed: &Bed, kind: Kind, unexplained: f64, random: &mut Random) -> (Vec<f64>, usize) {
     let table = random.below(bed.features.tables.len());
+    let threads = bed.features.tables[table].candidates[0].threads as usize;
+    (times(bed, kind, table, unexplained, random), threads)
+}
+
+/// Returns the true times relative to the baseline, with the number of threads of this table.
+pub fn times(bed: &Bed, kind: Kind, table: usize, unexplained: f64, random: &mut Random) -> Vec<f64> {
     let candidates = &bed.features.tables[table].candidates;
-    let threads = candidates[0].threads as usize;
     let mut times = match kind {
-        Kind::Nothing => return (vec![0.0; candidates.len()], threads),
+        Kind::Nothing => return vec![0.0; candidates.len()],
         Kind::Product(program) => product(bed, program, table),
         Kind::Structured(kind) => structured(bed, kind, table, random),
         Kind::Trees => trees(candidates, random),
@@ -123,7 +128,7 @@ pub fn draw(bed: &Bed, kind: Kind, unexplained: f64, random: &mut Random) -> (Ve
     times[0] += (MIGRATIONS_SD * random.normal()).abs();
     spoil(kind, &mut times, random);
     let baseline = times[0];
-    (times.into_iter().map(|time| time - baseline).collect(), threads)
+    times.into_iter().map(|time| time - baseline).collect()
 }
 
 fn product(bed: &Bed, program: Program, table: usize) -> Vec<f64> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lap::value;
+use super::block_result::value;
 use crate::values::placement::Placement;
 use crate::values::plan::EarlierProgram;
 use crate::values::record::{RunRecord, TrialRecord};
@@ -21,14 +21,7 @@ impl EarlierRun {
     /// Returns the results of a search. `None` if the run is not a search or race, or has no result of its baseline.
     pub fn new(record: &RunRecord, trials: &[TrialRecord]) -> Option<Self> {
         record.plan.race.as_ref()?;
-        let metric = record.plan.workloads.first()?.metrics.first()?;
-        let mut logs: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
-        for one in trials.iter().filter(|one| one.trial.role == Role::Measured && one.verdict.grade != Grade::Invalid) {
-            let log = value(metric, one).filter(|value| *value > 0.0).map(f64::ln);
-            let signed = log.map(|log| if metric.better == Better::Lower { log } else { -log });
-            logs.entry(one.trial.cell).or_default().extend(signed);
-        }
-        logs.retain(|_, values| !values.is_empty());
+        let logs = logs_by_cell(record, trials, |role| role == Role::Measured);
         let mean = |values: &Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
         let baseline = mean(logs.get(&0)?);
         let time = |(cell, values): (&usize, &Vec<f64>)| {
@@ -53,4 +46,22 @@ impl EarlierRun {
         }
         EarlierProgram { name: self.name.clone(), log_times }
     }
+}
+
+/// Returns the logarithms of the values of the first metric by cell, from the valid trials of these roles; less is better.
+/// Cells without a value are left out.
+pub(super) fn logs_by_cell(
+    record: &RunRecord,
+    trials: &[TrialRecord],
+    has_role: impl Fn(Role) -> bool,
+) -> BTreeMap<usize, Vec<f64>> {
+    let mut logs: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    let Some(metric) = record.plan.workloads.first().and_then(|workload| workload.metrics.first()) else { return logs };
+    for one in trials.iter().filter(|one| has_role(one.trial.role) && one.verdict.grade != Grade::Invalid) {
+        let log = value(metric, one).filter(|value| *value > 0.0).map(f64::ln);
+        let signed = log.map(|log| if metric.better == Better::Lower { log } else { -log });
+        logs.entry(one.trial.cell).or_default().extend(signed);
+    }
+    logs.retain(|_, values| !values.is_empty());
+    logs
 }

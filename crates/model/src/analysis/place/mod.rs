@@ -3,11 +3,12 @@
 //! the plan and the stored trials, so an interrupted search resumes in the same state.
 
 mod apply;
+mod block_result;
 mod claim;
 mod earlier;
 mod forecast;
-mod lap;
 mod outlook;
+mod prediction;
 mod request;
 mod result;
 mod search;
@@ -19,6 +20,7 @@ pub use claim::Claim;
 pub use earlier::EarlierRun;
 pub use forecast::BudgetForecast;
 pub use outlook::{CurvePoint, LikelyCandidate, Outlook, PercentRange, ThreadEffect};
+pub use prediction::{MeasuredProgram, PlacePrediction, PredictedRow, PredictionError};
 pub use request::{MetricLabel, Objective, PlaceRequest, PriorChoice};
 pub use result::{Metric, PlaceResult, PlacementText, RankingRow};
 pub use state::{RaceState, firm_trials};

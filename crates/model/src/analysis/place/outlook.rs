@@ -73,7 +73,7 @@ fn percent(better: Better, log: f64) -> f64 {
 }
 
 impl PercentRange {
-    fn new(better: Better, of: &search::Prediction) -> Self {
+    pub(super) fn new(better: Better, of: &search::Prediction) -> Self {
         let [low, mean, high] = [of.low, of.mean, of.high].map(|log| percent(better, log));
         Self { low: low.min(high), mean, high: low.max(high) }
     }
@@ -84,13 +84,6 @@ impl Outlook {
     pub(super) fn new(state: &RaceState<'_>, expected: &search::Outlook, winner: usize) -> Self {
         let cells = &state.plan().cells;
         let best = |cell: usize| expected.predictions[cell].best;
-        let mut others: Vec<usize> =
-            (0..cells.len()).filter(|cell| *cell != winner && best(*cell) >= LIKELY_MIN).collect();
-        others.sort_by(|one, other| best(*other).total_cmp(&best(*one)));
-        let likely = others.into_iter().take(LIKELY_MAX).map(|cell| LikelyCandidate {
-            placed: placed(&cells[cell].placement),
-            probability_percent: 100.0 * best(cell),
-        });
         let raced = state.race().map(|_| state.standings());
         let took_part = |one: &RankedCandidate| one.word != RankClaim::NotRaced;
         let inside = |all: Vec<RankedCandidate>| -> f64 {
@@ -102,10 +95,24 @@ impl Outlook {
             missed_percent: missed.map(|missed| 100.0 * missed.mean),
             missed_percent_90: missed.map(|missed| 100.0 * missed.bound90),
             winner: PercentRange::new(state.metric().better, &expected.predictions[winner]),
-            likely: likely.collect(),
+            likely: likely_candidates(&expected.predictions, winner, |cell| placed(&cells[cell].placement)),
             left_out_percent: raced.map(|all| 100.0 * (1.0 - inside(all)).max(0.0)),
         }
     }
+}
+
+/// Returns the most likely candidates to be the best, except the winner.
+pub(super) fn likely_candidates(
+    predictions: &[search::Prediction],
+    winner: usize,
+    placed: impl Fn(usize) -> PlacementText,
+) -> Vec<LikelyCandidate> {
+    let best = |cell: usize| predictions[cell].best;
+    let mut others: Vec<usize> =
+        (0..predictions.len()).filter(|cell| *cell != winner && best(*cell) >= LIKELY_MIN).collect();
+    others.sort_by(|one, other| best(*other).total_cmp(&best(*one)));
+    let likely = |cell| LikelyCandidate { placed: placed(cell), probability_percent: 100.0 * best(cell) };
+    others.into_iter().take(LIKELY_MAX).map(likely).collect()
 }
 
 /// Returns the effect of the number of threads, if the winner has another number than the baseline by choice of the

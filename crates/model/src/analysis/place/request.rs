@@ -127,7 +127,7 @@ impl PlaceRequest {
             PriorChoice::Topology => plan,
             PriorChoice::Store(earlier) => {
                 let earlier = earlier.iter().map(|run| run.for_candidates(placements)).collect();
-                SearchPlan { earlier, ..plan }
+                SearchPlan { uses_earlier: true, earlier, ..plan }
             }
         };
         (!self.rules.strict).then_some(plan)
@@ -186,7 +186,7 @@ impl PlaceRequest {
 
 /// Makes the names of different placements unique: `compact, 3 threads`, `one-core | server on 1`. The baseline keeps
 /// its name, or gets its number of threads if others have other numbers.
-fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
+pub(super) fn with_unique_names(placements: Vec<Placement>, threads: bool, second: bool) -> Vec<Placement> {
     let name = |placement: &Placement| {
         let count = placement.threads;
         let noun = if count == 1 { "thread" } else { "threads" };

@@ -12,7 +12,7 @@ use crate::stats::racing::{Confirmation, Effect, RankClaim, RankedCandidate, Sta
 use crate::values::placement::Placement;
 use crate::values::plan::stream;
 use crate::values::record::{RunRecord, TrialRecord};
-use crate::values::workload::Better;
+use crate::values::workload::{Better, MetricSpec};
 
 /// The result of a search or race. Field names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -150,7 +150,7 @@ impl PlaceResult {
             baseline: placed(placement(0)),
             search: state.search_state(),
             reference_failed: reference_failed(state, &standings),
-            metric: metric(state),
+            metric: Metric::of(state.metric()),
             winner: winner.map(|cell| placed(placement(cell))),
             challenger: state.challenger().map(|cell| placed(placement(cell))),
             outlook: winner.zip(expected.as_ref()).map(|(winner, expected)| Outlook::new(state, expected, winner)),
@@ -208,9 +208,10 @@ fn reference_failed(state: &RaceState<'_>, standings: &[RankingRow]) -> Option<S
     state.baseline_failed().or(in_race).map(str::to_string)
 }
 
-fn metric(state: &RaceState<'_>) -> Metric {
-    let metric = state.metric();
-    Metric { name: metric.name.clone(), unit: metric.unit.clone(), better: metric.better }
+impl Metric {
+    pub(super) fn of(spec: &MetricSpec) -> Self {
+        Self { name: spec.name.clone(), unit: spec.unit.clone(), better: spec.better }
+    }
 }
 
 pub(super) fn placed(placement: &Placement) -> PlacementText {

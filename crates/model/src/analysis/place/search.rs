@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::placements::candidates::features;
-use crate::stats::racing::{Lap, RankClaim, State};
+use crate::stats::racing::{BlockResult, RankClaim, State};
 use crate::stats::search::{Hint, Outlook, Prior, Search, SearchClaim};
 use crate::values::plan::{Plan, SearchPlan};
 use crate::values::record::TrialRecord;
@@ -41,10 +41,10 @@ impl SearchStage {
         self.search.next_block(usize::try_from(affordable).unwrap_or(usize::MAX))
     }
 
-    pub fn push(&mut self, laps: &[(usize, Lap)]) {
-        self.search.push(laps);
-        for (cell, lap) in laps {
-            if let Lap::Value(value) = lap
+    pub fn push(&mut self, results: &[(usize, BlockResult)]) {
+        self.search.push(results);
+        for (cell, result) in results {
+            if let BlockResult::Value(value) = result
                 && *value > 0.0
             {
                 let log = if self.better == Better::Lower { value.ln() } else { -value.ln() };
@@ -157,7 +157,7 @@ impl SearchStage {
 }
 
 /// Returns what the last warm-up trial shows of the number of threads; `None` if it did not observe any.
-fn hint(warmup: &[&TrialRecord]) -> Option<Hint> {
+pub(super) fn hint(warmup: &[&TrialRecord]) -> Option<Hint> {
     let evidence = &warmup.last()?.outcome.evidence;
     let (threads, wall) = (evidence.threads_seen as usize, evidence.wall.seconds());
     let busy = if wall > 0.0 { evidence.cpu_time.seconds() / wall } else { 0.0 };

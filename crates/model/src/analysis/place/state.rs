@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use super::block_result::{is_time, is_whole, results};
 use super::forecast::BudgetForecast;
-use super::lap::{is_time, is_whole, laps};
 use super::search::SearchStage;
 use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
-use crate::stats::racing::{ConfirmPlan, Confirmation, End, Lap, Race, RankedCandidate, State};
+use crate::stats::racing::{BlockResult, ConfirmPlan, Confirmation, End, Race, RankedCandidate, State};
 use crate::stats::racing::{confirm_moderated, extend_plan, planned};
 use crate::stats::search::RACE_AFTER;
 use crate::values::plan::{KILLED_FROM, NextBlock, Plan, RacePlan, RaceRules};
@@ -154,17 +154,17 @@ impl<'a> RaceState<'a> {
     pub fn push(&mut self, block: &NextBlock, records: &[&TrialRecord]) {
         self.spending.add(records);
         self.tally.add(records);
-        let laps = laps(self.metric, block, records);
+        let results = results(self.metric, block, records);
         match self.phase.clone() {
-            Phase::WarmUp => self.warmed_up(laps.into_iter().next().map(|(_, lap)| lap), records),
+            Phase::WarmUp => self.warmed_up(results.into_iter().next().map(|(_, result)| result), records),
             Phase::Searching(_) => {
                 if let Some(search) = &mut self.search {
-                    search.push(&laps);
+                    search.push(&results);
                 }
                 self.continue_search();
             }
-            Phase::Racing => self.raced(&laps),
-            Phase::Confirming { planned, done, from } => self.paired(&laps, planned, done + 1, from),
+            Phase::Racing => self.raced(&results),
+            Phase::Confirming { planned, done, from } => self.paired(&results, planned, done + 1, from),
             Phase::Over(_) => {}
         }
     }
@@ -176,12 +176,12 @@ impl<'a> RaceState<'a> {
         }
     }
 
-    fn warmed_up(&mut self, lap: Option<Lap>, records: &[&TrialRecord]) {
-        match lap {
+    fn warmed_up(&mut self, result: Option<BlockResult>, records: &[&TrialRecord]) {
+        match result {
             // The budget is shorter than one trial.
             None => self.phase = Phase::Over(EndReason::Budget),
             // A command that fails without binding would fail under every placement.
-            Some(Lap::Failed(reason)) => {
+            Some(BlockResult::Failed(reason)) => {
                 self.baseline_failed = Some(reason);
                 self.phase = Phase::Over(EndReason::NoReference);
             }
@@ -249,9 +249,9 @@ impl<'a> RaceState<'a> {
         self.settle();
     }
 
-    fn raced(&mut self, laps: &[(usize, Lap)]) {
+    fn raced(&mut self, results: &[(usize, BlockResult)]) {
         let Some(mut race) = self.race.take() else { return };
-        race.push(laps);
+        race.push(results);
         if race.state() == State::Racing && self.is_spent(&race) {
             race.end(End::Budget);
         }
@@ -319,9 +319,9 @@ impl<'a> RaceState<'a> {
         if is_resolved { EndReason::Resolved } else { EndReason::Budget }
     }
 
-    fn paired(&mut self, laps: &[(usize, Lap)], planned: ConfirmPlan, done: u32, from: u32) {
+    fn paired(&mut self, results: &[(usize, BlockResult)], planned: ConfirmPlan, done: u32, from: u32) {
         // A pair with a missing value does not count and is not replaced.
-        if let [(0, Lap::Value(kernel)), (_, Lap::Value(leader))] = laps {
+        if let [(0, BlockResult::Value(kernel)), (_, BlockResult::Value(leader))] = results {
             self.pairs.push((*leader, *kernel));
         }
         // The pairs may take longer than planned; the budget ends them.

@@ -2,13 +2,13 @@
 //! that cannot be measured is dropped with the reason. Must not depend on which candidate leads.
 
 use super::interim::middle;
-use super::{Lap, signed_log};
+use super::{BlockResult, signed_log};
 use crate::values::workload::Better;
 
 /// Number of missing values that is not chance. A trial is repeated in its block before its value counts as missing.
 const HOLES_TO_LEAVE: u32 = 3;
 /// In this number of first blocks; later, missing values must also exceed [`HOLES_SHARE`] of all.
-const FIRST_LAPS: u32 = 5;
+const FIRST_BLOCKS: u32 = 5;
 const HOLES_SHARE: f64 = 0.3;
 /// A candidate with this many killed trials, which are more than half of its trials, has a median above the limit. A
 /// single killed trial may be a disturbance of the machine.
@@ -17,7 +17,7 @@ const KILLED_TO_LEAVE: u32 = 2;
 /// Outcomes of the trials of one candidate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::stats) struct AttemptCount {
-    pub laps: u32,
+    pub blocks: u32,
     pub not_proven: u32,
     pub failed: u32,
     pub killed: u32,
@@ -34,10 +34,10 @@ pub(in crate::stats) enum DropReason {
 
 impl AttemptCount {
     /// Counts an outcome, and returns its logarithm for comparisons; `None` if it has no value.
-    pub fn note(&mut self, lap: &Lap, better: Better) -> Option<f64> {
-        self.laps += 1;
-        match lap {
-            Lap::Value(value) => {
+    pub fn note(&mut self, result: &BlockResult, better: Better) -> Option<f64> {
+        self.blocks += 1;
+        match result {
+            BlockResult::Value(value) => {
                 let logarithm = signed_log(*value, better);
                 if logarithm.is_none() {
                     self.failed += 1;
@@ -45,17 +45,17 @@ impl AttemptCount {
                 }
                 logarithm
             }
-            Lap::TooSlow { at_least } => {
+            BlockResult::TooSlow { at_least } => {
                 self.killed += 1;
                 // A lower bound of metrics to minimise; for metrics to maximise there is no bound.
                 Some(*at_least).filter(|_| better == Better::Lower).and_then(|value| signed_log(value, better))
             }
-            Lap::NotProven(reason) => {
+            BlockResult::NotProven(reason) => {
                 self.not_proven += 1;
                 self.reason.clone_from(reason);
                 None
             }
-            Lap::Failed(reason) => {
+            BlockResult::Failed(reason) => {
                 self.failed += 1;
                 self.reason.clone_from(reason);
                 None
@@ -63,14 +63,19 @@ impl AttemptCount {
         }
     }
 
+    /// Whether it ran in one block, and failed in it.
+    pub fn has_only_failed_once(&self) -> bool {
+        self.blocks == 1 && self.failed == 1
+    }
+
     /// Returns whether to drop this candidate. Of two kinds of missing values, the more frequent is the reason.
     pub fn leaves(&self) -> Option<DropReason> {
         let holes = self.not_proven + self.failed;
-        let among_first = self.laps <= FIRST_LAPS;
-        if holes >= HOLES_TO_LEAVE && (among_first || f64::from(holes) > HOLES_SHARE * f64::from(self.laps)) {
+        let among_first = self.blocks <= FIRST_BLOCKS;
+        if holes >= HOLES_TO_LEAVE && (among_first || f64::from(holes) > HOLES_SHARE * f64::from(self.blocks)) {
             return Some(if self.failed > self.not_proven { DropReason::Failed } else { DropReason::NotProven });
         }
-        (self.killed >= KILLED_TO_LEAVE && 2 * self.killed > self.laps).then_some(DropReason::TooSlow)
+        (self.killed >= KILLED_TO_LEAVE && 2 * self.killed > self.blocks).then_some(DropReason::TooSlow)
     }
 }
 
@@ -91,13 +96,13 @@ pub(super) fn complete(rows: &[Vec<Option<f64>>]) -> Vec<Vec<f64>> {
 mod tests {
     use super::*;
 
-    fn leaves(laps: u32, not_proven: u32, failed: u32, killed: u32) -> Option<DropReason> {
-        AttemptCount { laps, not_proven, failed, killed, reason: String::new() }.leaves()
+    fn leaves(blocks: u32, not_proven: u32, failed: u32, killed: u32) -> Option<DropReason> {
+        AttemptCount { blocks, not_proven, failed, killed, reason: String::new() }.leaves()
     }
 
     #[test]
     fn three_missing_of_the_first_five_drop_later_a_third_does() {
-        for (laps, not_proven, failed, expected) in [
+        for (blocks, not_proven, failed, expected) in [
             (1, 1, 0, None),
             (2, 2, 0, None),
             (3, 3, 0, Some(DropReason::NotProven)),
@@ -111,20 +116,20 @@ mod tests {
             (40, 12, 0, None),
             (40, 13, 0, Some(DropReason::NotProven)),
         ] {
-            assert_eq!(leaves(laps, not_proven, failed, 0), expected, "{laps} laps, {not_proven} + {failed}");
+            assert_eq!(leaves(blocks, not_proven, failed, 0), expected, "{blocks} blocks, {not_proven} + {failed}");
         }
     }
 
     #[test]
     fn candidate_is_dropped_if_most_trials_are_killed() {
-        for (laps, killed, expected) in [
+        for (blocks, killed, expected) in [
             (1, 1, None),
             (2, 1, None),
             (2, 2, Some(DropReason::TooSlow)),
             (3, 2, Some(DropReason::TooSlow)),
             (4, 2, None),
         ] {
-            assert_eq!(leaves(laps, 0, 0, killed), expected, "{killed} of {laps}");
+            assert_eq!(leaves(blocks, 0, 0, killed), expected, "{killed} of {blocks}");
         }
     }
 

@@ -70,7 +70,7 @@ const STRICT_FIRST_LOOK: usize = 3;
 /// the outcome after the repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Lap {
+pub enum BlockResult {
     /// The measured metric, in its unit. Must be finite and above 0; other values count as failed.
     Value(f64),
     /// Killed at the limit, for a metric that is wall time. For other metrics, a trial that does not end is `Failed`.
@@ -198,14 +198,14 @@ impl Race {
 
     /// Adds a complete block. Outcomes of inactive candidates are ignored, an active candidate without an outcome has a
     /// missing value that does not count against it, and a block after the end changes nothing.
-    pub fn push(&mut self, laps: &[(usize, Lap)]) {
+    pub fn push(&mut self, results: &[(usize, BlockResult)]) {
         if self.state != State::Racing {
             return;
         }
         let mut row = vec![None; self.fates.len()];
-        for (candidate, lap) in laps {
+        for (candidate, result) in results {
             if self.active.contains(candidate) {
-                row[*candidate] = self.note(*candidate, lap);
+                row[*candidate] = self.note(*candidate, result);
             }
         }
         self.rows.push(row);
@@ -263,9 +263,9 @@ impl Race {
     }
 
     /// Counts an outcome, and returns its value for the table.
-    fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
-        self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
-        self.counts[candidate].note(lap, self.better)
+    fn note(&mut self, candidate: usize, result: &BlockResult) -> Option<f64> {
+        self.trials += if matches!(result, BlockResult::NotProven(_) | BlockResult::Failed(_)) { 2 } else { 1 };
+        self.counts[candidate].note(result, self.better)
     }
 
     /// Drops candidates that cannot be measured. Without the baseline, the race ends.

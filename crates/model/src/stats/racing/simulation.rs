@@ -27,9 +27,9 @@ impl Machine {
         (-2.0 * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    fn block(&mut self, active: &[usize]) -> Vec<(usize, Lap)> {
+    fn block(&mut self, active: &[usize]) -> Vec<(usize, BlockResult)> {
         let common = 0.01 * self.normal() + if self.uniform() < 0.05 { 0.26 } else { 0.0 };
-        active.iter().map(|one| (*one, Lap::Value(self.trial(*one, common)))).collect()
+        active.iter().map(|one| (*one, BlockResult::Value(self.trial(*one, common)))).collect()
     }
 
     fn trial(&mut self, one: usize, common: f64) -> f64 {
@@ -52,8 +52,8 @@ fn raced(machine: &mut Machine) -> Race {
     let rules = RaceRules { indifference: INDIFFERENCE, strict: false, max_trials: None };
     let mut race = Race::new(rules, Better::Lower, &vec![true; count], |_| Vec::new());
     while race.state() == State::Racing {
-        let laps = machine.block(race.active());
-        race.push(&laps);
+        let results = machine.block(race.active());
+        race.push(&results);
     }
     race
 }

@@ -24,20 +24,20 @@ fn jitter(block: usize, candidate: usize) -> f64 {
 }
 
 /// A block in which the candidates take these seconds, with noise of about `noise`.
-fn block(race: &Race, seconds: &[f64], noise: f64) -> Vec<(usize, Lap)> {
+fn block(race: &Race, seconds: &[f64], noise: f64) -> Vec<(usize, BlockResult)> {
     let block = race.blocks() as usize;
-    let lap = |candidate: &usize| {
-        (*candidate, Lap::Value(seconds[*candidate] * (noise * 3.5 * jitter(block, *candidate)).exp()))
+    let result = |candidate: &usize| {
+        (*candidate, BlockResult::Value(seconds[*candidate] * (noise * 3.5 * jitter(block, *candidate)).exp()))
     };
-    race.active().iter().map(lap).collect()
+    race.active().iter().map(result).collect()
 }
 
 /// Runs blocks until the race ends, at most `blocks`.
 fn run(race: &mut Race, seconds: &[f64], noise: f64, blocks: usize) {
     for _ in 0..blocks {
         if race.state() == State::Racing {
-            let laps = block(race, seconds, noise);
-            race.push(&laps);
+            let results = block(race, seconds, noise);
+            race.push(&results);
         }
     }
 }
@@ -124,13 +124,13 @@ fn missing_value_drops_no_candidate() {
     let mut race = flat(6);
     let seconds = [1.3, 1.0, 1.25, 1.3, 1.35, 1.3];
     for block_index in 0..12 {
-        let mut laps = block(&race, &seconds, 0.01);
+        let mut results = block(&race, &seconds, 0.01);
         if block_index == 0 || block_index == 3 {
-            laps.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|lap| {
-                lap.1 = Lap::NotProven("thread 2 was seen on cpu 7".into());
+            results.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|result| {
+                result.1 = BlockResult::NotProven("thread 2 was seen on cpu 7".into());
             });
         }
-        race.push(&laps);
+        race.push(&results);
         assert!(race.active().contains(&1), "block {block_index}");
     }
     assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
@@ -140,7 +140,8 @@ fn missing_value_drops_no_candidate() {
 fn block_of_missing_values_changes_nothing() {
     let mut race = flat(4);
     let seconds = [1.3, 1.0, 1.2, 1.5];
-    let nothing: Vec<(usize, Lap)> = (0..4).map(|candidate| (candidate, Lap::Failed("power".into()))).collect();
+    let nothing: Vec<(usize, BlockResult)> =
+        (0..4).map(|candidate| (candidate, BlockResult::Failed("power".into()))).collect();
     race.push(&nothing);
     assert_eq!((race.leader(), race.abort_limit(), race.pairs()), (None, None, 0));
     run(&mut race, &seconds, 0.01, 30);
@@ -153,11 +154,11 @@ fn candidates_that_cannot_be_measured_leave_with_the_reason() {
     let seconds = [1.0; 5];
     for _ in 0..3 {
         assert_eq!(race.active().len(), 5);
-        let mut laps = block(&race, &seconds, 0.05);
-        laps[2].1 = Lap::NotProven("mask lost".into());
-        laps[3].1 = Lap::Failed("exit status 1".into());
-        laps[4].1 = Lap::Value(-1.0);
-        race.push(&laps);
+        let mut results = block(&race, &seconds, 0.05);
+        results[2].1 = BlockResult::NotProven("mask lost".into());
+        results[3].1 = BlockResult::Failed("exit status 1".into());
+        results[4].1 = BlockResult::Value(-1.0);
+        race.push(&results);
     }
     assert_eq!(race.active(), [0, 1]);
     assert_eq!(word(&race, 2), RankClaim::NotProven("mask lost".into()));
@@ -172,13 +173,13 @@ fn candidates_that_cannot_be_measured_leave_with_the_reason() {
 fn failed_baseline_ends_the_race() {
     let mut race = flat(4);
     for _ in 0..3 {
-        let mut laps = block(&race, &[1.0; 4], 0.05);
-        laps[0].1 = Lap::Failed("exit status 1".into());
-        race.push(&laps);
+        let mut results = block(&race, &[1.0; 4], 0.05);
+        results[0].1 = BlockResult::Failed("exit status 1".into());
+        race.push(&results);
     }
     assert_eq!(race.state(), State::NoReference);
     assert_eq!(word(&race, 0), RankClaim::Failed("exit status 1".into()));
-    race.push(&[(1, Lap::Value(1.0))]);
+    race.push(&[(1, BlockResult::Value(1.0))]);
     assert_eq!(race.blocks(), 3, "the race has ended");
 }
 
@@ -190,11 +191,11 @@ fn killed_trials_are_lower_bounds_and_most_of_them_drop_a_candidate() {
     let fastest = (0..4).map(|candidate| (0.05 * 3.5 * jitter(0, candidate)).exp() * (1.0 + candidate as f64 / 100.0));
     assert!((limit / 5.0 - fastest.fold(f64::INFINITY, f64::min)).abs() < 1e-9, "five times the leader's median");
     for killed in 1..=2 {
-        let mut laps = block(&race, &[1.0, 1.01, 1.02, 1.03], 0.05);
-        laps.iter_mut().filter(|(candidate, _)| *candidate == 0 || *candidate == 3).for_each(|lap| {
-            lap.1 = Lap::TooSlow { at_least: 5.0 };
+        let mut results = block(&race, &[1.0, 1.01, 1.02, 1.03], 0.05);
+        results.iter_mut().filter(|(candidate, _)| *candidate == 0 || *candidate == 3).for_each(|result| {
+            result.1 = BlockResult::TooSlow { at_least: 5.0 };
         });
-        race.push(&laps);
+        race.push(&results);
         assert_eq!(race.active().contains(&3), killed < 2, "{killed}");
         assert!(race.active().contains(&0), "the baseline stays, however slow");
     }
@@ -203,21 +204,22 @@ fn killed_trials_are_lower_bounds_and_most_of_them_drop_a_candidate() {
     // A single disturbed trial of the leader is winsorized like any burst.
     let mut race = flat(4);
     for index in 0..10 {
-        let mut laps = block(&race, &[1.5, 1.0, 1.4, 1.5], 0.01);
+        let mut results = block(&race, &[1.5, 1.0, 1.4, 1.5], 0.01);
         if index == 4 {
-            laps.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|lap| {
-                lap.1 = Lap::TooSlow { at_least: 5.0 };
+            results.iter_mut().filter(|(candidate, _)| *candidate == 1).for_each(|result| {
+                result.1 = BlockResult::TooSlow { at_least: 5.0 };
             });
         }
-        race.push(&laps);
+        race.push(&results);
     }
     assert_eq!((race.leader(), race.state()), (Some(1), State::Resolved));
     // Killed in its first block: the candidate is hopeless. For metrics to maximise, the elapsed time is not a bound.
     for (better, stays) in [(Better::Lower, false), (Better::Higher, true)] {
         let mut race = flat_with(RULES, better, 5);
-        let mut laps: Vec<(usize, Lap)> = (0..4).map(|one| (one, Lap::Value(1.0 + 0.1 * one as f64))).collect();
-        laps.push((4, Lap::TooSlow { at_least: 5.0 }));
-        race.push(&laps);
+        let mut results: Vec<(usize, BlockResult)> =
+            (0..4).map(|one| (one, BlockResult::Value(1.0 + 0.1 * one as f64))).collect();
+        results.push((4, BlockResult::TooSlow { at_least: 5.0 }));
+        race.push(&results);
         assert_eq!(race.active().contains(&4), stays, "{better:?}");
     }
 }
@@ -252,9 +254,9 @@ fn larger_budget_continues_where_the_smaller_one_ended() {
     let mut small = flat_with(RaceRules { max_trials: Some(100), ..RULES }, Better::Lower, 6);
     let mut large = flat_with(RaceRules { max_trials: Some(400), ..RULES }, Better::Lower, 6);
     while small.state() == State::Racing {
-        let laps = block(&small, &seconds, 0.05);
-        small.push(&laps);
-        large.push(&laps);
+        let results = block(&small, &seconds, 0.05);
+        small.push(&results);
+        large.push(&results);
     }
     assert_eq!(small.state(), State::OutOfBudget);
     assert_eq!((large.state(), large.blocks()), (State::Racing, small.blocks()));
@@ -287,7 +289,7 @@ fn race_of_one_or_no_candidate_has_ended() {
 #[test]
 fn one_disturbed_trial_does_not_end_the_search() {
     let mut race = flat(2);
-    race.push(&[(0, Lap::Value(1.0)), (1, Lap::Value(14.0))]);
+    race.push(&[(0, BlockResult::Value(1.0)), (1, BlockResult::Value(14.0))]);
     assert_eq!((race.state(), race.active()), (State::Racing, &[0, 1][..]));
     run(&mut race, &[1.0, 0.7], 0.01, 1000);
     assert_eq!((race.state(), race.leader()), (State::Resolved, Some(1)), "it is the better one in all other blocks");
@@ -427,20 +429,20 @@ fn estimates_count_blocks_finalists_and_pairs() {
 }
 
 /// Returns the blocks of a whole race for replaying.
-fn recorded(race: &mut Race, seconds: &[f64], noise: f64) -> Vec<Vec<(usize, Lap)>> {
+fn recorded(race: &mut Race, seconds: &[f64], noise: f64) -> Vec<Vec<(usize, BlockResult)>> {
     let mut blocks = Vec::new();
     while race.state() == State::Racing && blocks.len() < 80 {
-        let mut laps = block(race, seconds, noise);
-        for (candidate, lap) in &mut laps {
+        let mut results = block(race, seconds, noise);
+        for (candidate, result) in &mut results {
             match (blocks.len() * 13 + *candidate * 7) % 41 {
-                0 => *lap = Lap::NotProven("moved".into()),
-                1 => *lap = Lap::Failed("signal".into()),
-                2 => *lap = Lap::TooSlow { at_least: 6.0 },
+                0 => *result = BlockResult::NotProven("moved".into()),
+                1 => *result = BlockResult::Failed("signal".into()),
+                2 => *result = BlockResult::TooSlow { at_least: 6.0 },
                 _ => {}
             }
         }
-        race.push(&laps);
-        blocks.push(laps);
+        race.push(&results);
+        blocks.push(results);
     }
     blocks
 }
@@ -452,13 +454,13 @@ fn replaying_the_blocks_gives_the_same_race_at_every_cut() {
     assert!(blocks.len() > 12);
     for cut in 0..=blocks.len() {
         let mut resumed = staged();
-        blocks[..cut].iter().for_each(|laps| resumed.push(laps));
+        blocks[..cut].iter().for_each(|results| resumed.push(results));
         let mut resumed = resumed.clone();
-        for laps in &blocks[cut..] {
-            let active: Vec<usize> = laps.iter().map(|lap| lap.0).collect();
+        for results in &blocks[cut..] {
+            let active: Vec<usize> = results.iter().map(|result| result.0).collect();
             assert_eq!(resumed.active(), active, "the next block has the same candidates");
             // In any order within the block.
-            resumed.push(&laps.iter().rev().cloned().collect::<Vec<_>>());
+            resumed.push(&results.iter().rev().cloned().collect::<Vec<_>>());
         }
         assert_eq!((resumed.state(), resumed.leader()), (whole.state(), whole.leader()));
         assert_eq!(resumed.standings(), whole.standings());
@@ -470,14 +472,14 @@ fn replaying_the_blocks_gives_the_same_race_at_every_cut() {
 fn missing_trial_does_not_count_against_a_candidate() {
     let mut race = flat(4);
     for _ in 0..5 {
-        let laps: Vec<(usize, Lap)> =
+        let results: Vec<(usize, BlockResult)> =
             block(&race, &[1.0; 4], 0.05).into_iter().filter(|(candidate, _)| *candidate != 2).collect();
-        race.push(&laps);
+        race.push(&results);
         race.push(&[]);
     }
     assert!(race.active().contains(&2));
     assert_eq!(word(&race, 2), RankClaim::NotRaced);
-    race.push(&[(9, Lap::Value(1.0)), (77, Lap::Value(1.0))]);
+    race.push(&[(9, BlockResult::Value(1.0)), (77, BlockResult::Value(1.0))]);
 }
 
 proptest! {
@@ -497,11 +499,11 @@ proptest! {
             if race.state() != State::Racing {
                 break;
             }
-            let lap = |one: &usize| (*one, Lap::Value(seconds[*one] * noise[index * 9 + one].exp()));
-            let laps: Vec<(usize, Lap)> = race.active().iter().map(lap).collect();
-            let moved_laps: Vec<(usize, Lap)> = laps.iter().map(|(one, lap)| (moved(*one), lap.clone())).collect();
-            race.push(&laps);
-            other.push(&moved_laps);
+            let result = |one: &usize| (*one, BlockResult::Value(seconds[*one] * noise[index * 9 + one].exp()));
+            let results: Vec<(usize, BlockResult)> = race.active().iter().map(result).collect();
+            let moved_results: Vec<(usize, BlockResult)> = results.iter().map(|(one, result)| (moved(*one), result.clone())).collect();
+            race.push(&results);
+            other.push(&moved_results);
             let mut active: Vec<usize> = race.active().iter().map(|one| moved(*one)).collect();
             active.sort_unstable();
             prop_assert_eq!(&active, &other.active().to_vec());
@@ -520,19 +522,19 @@ proptest! {
         let better = if higher { Better::Higher } else { Better::Lower };
         let mut race = flat_with(RaceRules { strict, ..RULES }, better, 12);
         for index in 0..14 {
-            let lap = |one: &usize| {
+            let result = |one: &usize| {
                 let (kind, value) = kinds[index * 12 + one];
-                let lap = match kind {
-                    0 => Lap::NotProven("n".into()),
-                    1 => Lap::Failed("f".into()),
-                    2 => Lap::TooSlow { at_least: value },
-                    3 => Lap::Value(f64::NAN),
-                    _ => Lap::Value(value),
+                let result = match kind {
+                    0 => BlockResult::NotProven("n".into()),
+                    1 => BlockResult::Failed("f".into()),
+                    2 => BlockResult::TooSlow { at_least: value },
+                    3 => BlockResult::Value(f64::NAN),
+                    _ => BlockResult::Value(value),
                 };
-                (*one, lap)
+                (*one, result)
             };
-            let laps: Vec<(usize, Lap)> = race.active().iter().map(lap).collect();
-            race.push(&laps);
+            let results: Vec<(usize, BlockResult)> = race.active().iter().map(result).collect();
+            race.push(&results);
             let standings = race.standings();
             prop_assert_eq!(standings.len(), 12);
             prop_assert_eq!(

@@ -104,7 +104,7 @@ impl Block<'_> {
 
     fn add_untried(&mut self, random: &mut Random) {
         let search = self.search;
-        let untried = |one: &usize| search.counts[*one].laps == 0 && !self.members.contains(one);
+        let untried = |one: &usize| search.counts[*one].blocks == 0 && !self.members.contains(one);
         let untried: Vec<usize> = search.active().filter(untried).collect();
         if !untried.is_empty() {
             self.add(untried[random.below(untried.len())]);

@@ -5,6 +5,7 @@ use super::features::{CandidateFeatures, Features, LEVELS, PagePolicy};
 use super::linear::{LowRank, dot};
 use super::programs::{log_times, weighted};
 use super::random::Random;
+use super::rules::Rules;
 use crate::values::plan::{EarlierProgram, ProgramKind, SearchPlan};
 
 /// Number of simulated programs. Half of them are generic, if there are other kinds.
@@ -30,6 +31,7 @@ const TIE_NOISE: f64 = 0.005;
 #[derive(Clone, Debug)]
 pub struct Prior {
     pub(super) seed: u64,
+    pub(super) rules: Rules,
     pub(super) candidates: usize,
     /// Groups of programs, all programs together, and earlier programs. Empty without assumptions.
     pub(super) components: Vec<Component>,
@@ -68,6 +70,7 @@ impl Prior {
         let threads = || features.tables[0].candidates.iter().map(|one| one.threads as usize).collect();
         Self {
             seed: plan.seed,
+            rules: Rules::of_version(plan.version),
             candidates,
             all,
             near: neighbours(&features.tables[features.tables.len() / 2].candidates, &features.machine.distances),
@@ -83,30 +86,34 @@ pub(super) fn squash(difference: f64) -> f64 {
     if difference <= KNEE { difference } else { KNEE + KNEE * (1.0 - (-(difference - KNEE) / KNEE).exp()) }
 }
 
-/// Returns compressed log times relative to the baseline.
-fn squashed(times: &[f64]) -> Vec<f64> {
+/// Returns compressed log times relative to the baseline, which is the first.
+pub(super) fn squashed(times: &[f64]) -> Vec<f64> {
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     let baseline = squash(times[0] - best);
     times.iter().map(|time| squash(time - best) - baseline).collect()
 }
 
-fn simulate(plan: &SearchPlan, features: &Features) -> Vec<Vec<f64>> {
-    let kinds = &plan.programs;
+/// Returns the number of programs of each kind: half of all are generic, if there are other kinds.
+pub(super) fn program_counts(kinds: &[ProgramKind], all: usize) -> Vec<(ProgramKind, usize)> {
     let others = kinds.iter().filter(|kind| **kind != ProgramKind::Generic).count();
     let generic = if others == 0 {
-        PROGRAMS
+        all
     } else if others == kinds.len() {
         0
     } else {
-        PROGRAMS / 2
+        all / 2
     };
-    let count = |kind: ProgramKind| if kind == ProgramKind::Generic { generic } else { (PROGRAMS - generic) / others };
-    let of_kind = |kind: &ProgramKind| {
+    let count = |kind: ProgramKind| if kind == ProgramKind::Generic { generic } else { (all - generic) / others };
+    kinds.iter().map(|kind| (*kind, count(*kind))).collect()
+}
+
+fn simulate(plan: &SearchPlan, features: &Features) -> Vec<Vec<f64>> {
+    let of_kind = |(kind, count): (ProgramKind, usize)| {
         let mut random = Random::new(plan.seed, &format!("programs {}", kind.key_text()));
-        let programs = (0..count(*kind)).map(|_| squashed(&disturbed(*kind, features, &mut random)));
+        let programs = (0..count).map(|_| squashed(&disturbed(kind, features, &mut random)));
         programs.collect::<Vec<_>>()
     };
-    kinds.iter().flat_map(of_kind).collect()
+    program_counts(&plan.programs, PROGRAMS).into_iter().flat_map(of_kind).collect()
 }
 
 /// Returns the log times of a random program with the costs of migrations, which only the generic kind has by itself.

@@ -17,6 +17,8 @@ mod outlook;
 mod posterior;
 mod programs;
 mod random;
+mod rules;
+mod transfer;
 
 use std::sync::Arc;
 
@@ -28,9 +30,10 @@ pub use features::{
 pub use outlook::{Missed, Outlook, Prediction, SearchClaim, SearchStanding};
 pub use programs::log_times;
 pub use random::Random;
+pub use transfer::{MeasuredCandidate, Measurements, Transfer, transfer};
 
 use crate::stats::racing::missing::{AttemptCount, DropReason};
-use crate::stats::racing::{End, KILL_FACTOR, Lap, State};
+use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
@@ -92,14 +95,14 @@ impl Search {
     }
 
     /// Adds a complete block. Candidates that were dropped are ignored, and a block after the end changes nothing.
-    pub fn push(&mut self, laps: &[(usize, Lap)]) {
+    pub fn push(&mut self, results: &[(usize, BlockResult)]) {
         if self.state != State::Racing {
             return;
         }
         let block = self.blocks;
-        for (candidate, lap) in laps {
+        for (candidate, result) in results {
             if self.is_active(*candidate)
-                && let Some(value) = self.note(*candidate, lap)
+                && let Some(value) = self.note(*candidate, result)
             {
                 self.observations.push(Observation { candidate: *candidate, block, value });
             }
@@ -185,15 +188,15 @@ impl Search {
     }
 
     /// Counts an outcome, and returns its value.
-    fn note(&mut self, candidate: usize, lap: &Lap) -> Option<f64> {
-        self.trials += if matches!(lap, Lap::NotProven(_) | Lap::Failed(_)) { 2 } else { 1 };
-        self.counts[candidate].note(lap, self.better)
+    fn note(&mut self, candidate: usize, result: &BlockResult) -> Option<f64> {
+        self.trials += if matches!(result, BlockResult::NotProven(_) | BlockResult::Failed(_)) { 2 } else { 1 };
+        self.counts[candidate].note(result, self.better)
     }
 
-    /// Drops candidates that cannot be measured, by the rules of the race. Without the baseline, the search ends.
+    /// Drops candidates that cannot be measured. Without the baseline, the search ends.
     fn drop_candidates(&mut self) {
         for candidate in 0..self.counts.len() {
-            let Some(reason) = self.counts[candidate].leaves().filter(|_| self.is_active(candidate)) else { continue };
+            let Some(reason) = self.drop_reason(candidate).filter(|_| self.is_active(candidate)) else { continue };
             // The baseline stays, however slow it is.
             if candidate == 0 && reason == DropReason::TooSlow {
                 continue;
@@ -206,6 +209,14 @@ impl Search {
         if self.state == State::Racing && self.active().count() < 2 {
             self.state = State::OnlyOneLeft;
         }
+    }
+
+    /// Returns whether to drop a candidate: by the rules of the race, and if its first trial and the repetition failed,
+    /// because a search cannot afford six failures.
+    fn drop_reason(&self, candidate: usize) -> Option<DropReason> {
+        let count = &self.counts[candidate];
+        let is_unusable = self.prior.rules.drops_after_first_failure && candidate != 0 && count.has_only_failed_once();
+        if is_unusable { Some(DropReason::Failed) } else { count.leaves() }
     }
 
     fn is_resolved(&self) -> bool {

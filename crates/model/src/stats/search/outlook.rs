@@ -21,8 +21,18 @@ const NEAR_BEST: f64 = 0.01;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Missed {
     pub mean: f64,
-    /// It is smaller with a probability of 90 %.
+    /// It is smaller with a probability of at least 90 %. Not below the mean: if a few large values raise the mean above
+    /// the 90 % quantile, the quantile alone would hide them.
     pub bound90: f64,
+}
+
+impl Missed {
+    /// Summarises draws of the distance, as fractions; there must be at least one.
+    pub(super) fn of(mut draws: Vec<f64>) -> Self {
+        draws.sort_by(f64::total_cmp);
+        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
+        Self { mean, bound90: quantile(&draws, BOUND).max(mean) }
+    }
 }
 
 /// Prediction for a candidate.
@@ -80,26 +90,10 @@ impl Search {
     /// Returns predictions of all candidates; before the first block, those of the prior. Takes longer than a block.
     pub fn outlook(&self) -> Outlook {
         let draws = self.stated_draws("outlook", OUTLOOK_DRAWS);
-        let count = self.counts.len();
-        let (mut best, mut near_best) = (vec![0.0; count], vec![0.0; count]);
-        let share = 1.0 / draws.len() as f64;
-        for draw in &draws {
-            let lowest = self.active().min_by(|one, other| draw[*one].total_cmp(&draw[*other])).unwrap_or(0);
-            best[lowest] += share;
-            self.active().filter(|one| draw[*one] <= draw[lowest] + NEAR_BEST).for_each(|one| near_best[one] += share);
+        Outlook {
+            missed: self.missed_by(&draws),
+            predictions: predictions(&draws, &self.posterior.mean, &self.active().collect::<Vec<_>>()),
         }
-        let prediction = |candidate: usize| {
-            let mut values: Vec<f64> = draws.iter().map(|draw| draw[candidate]).collect();
-            values.sort_by(f64::total_cmp);
-            Prediction {
-                mean: self.posterior.mean[candidate],
-                low: quantile(&values, RANGE.0),
-                high: quantile(&values, RANGE.1),
-                best: best[candidate],
-                near_best: near_best[candidate],
-            }
-        };
-        Outlook { missed: self.missed_by(&draws), predictions: (0..count).map(prediction).collect() }
     }
 
     /// Returns all candidates with an outlook: the leader, then by expected time, then those that were dropped.
@@ -163,13 +157,50 @@ impl Search {
     fn missed_by(&self, draws: &[Vec<f64>]) -> Option<Missed> {
         let leader = self.leader().or_else(|| self.expected_best())?;
         let lowest = |draw: &[f64]| self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min);
-        let mut missed: Vec<f64> = draws.iter().map(|draw| (draw[leader] - lowest(draw)).max(0.0).exp_m1()).collect();
-        missed.sort_by(f64::total_cmp);
-        Some(Missed { mean: missed.iter().sum::<f64>() / missed.len() as f64, bound90: quantile(&missed, BOUND) })
+        let distance = |draw: &Vec<f64>| (draw[leader] - lowest(draw)).max(0.0).exp_m1();
+        Some(Missed::of(draws.iter().map(distance).collect()))
     }
+}
+
+/// Returns predictions from draws and means of the log times. Only active candidates can be the best.
+pub(super) fn predictions(draws: &[Vec<f64>], means: &[f64], active: &[usize]) -> Vec<Prediction> {
+    let (mut best, mut near_best) = (vec![0.0; means.len()], vec![0.0; means.len()]);
+    let share = 1.0 / draws.len() as f64;
+    for draw in draws {
+        let lowest = active.iter().copied().min_by(|one, other| draw[*one].total_cmp(&draw[*other])).unwrap_or(0);
+        best[lowest] += share;
+        let is_near = |one: &&usize| draw[**one] <= draw[lowest] + NEAR_BEST;
+        active.iter().filter(is_near).for_each(|one| near_best[*one] += share);
+    }
+    let prediction = |candidate: usize| {
+        let mut values: Vec<f64> = draws.iter().map(|draw| draw[candidate]).collect();
+        values.sort_by(f64::total_cmp);
+        Prediction {
+            mean: means[candidate],
+            low: quantile(&values, RANGE.0),
+            high: quantile(&values, RANGE.1),
+            best: best[candidate],
+            near_best: near_best[candidate],
+        }
+    };
+    (0..means.len()).map(prediction).collect()
 }
 
 /// Returns a quantile of sorted values.
 fn quantile(sorted: &[f64], at: f64) -> f64 {
     sorted[((sorted.len() as f64 * at).ceil() as usize).clamp(1, sorted.len()) - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stated_bound_is_never_below_the_mean() {
+        let even = Missed::of((1..=100).map(|one| f64::from(one) / 1000.0).collect());
+        assert!((even.mean - 0.0505).abs() < 1e-9 && (even.bound90 - 0.09).abs() < 1e-9, "{even:?}");
+        // One draw in twenty is a large loss: the quantile is 0.
+        let skewed = Missed::of((0..100).map(|one| if one < 5 { 0.5 } else { 0.0 }).collect());
+        assert!((skewed.mean - 0.025).abs() < 1e-9 && (skewed.bound90 - 0.025).abs() < 1e-9, "{skewed:?}");
+    }
 }

@@ -45,7 +45,7 @@ pub(super) struct Observation {
 /// Degree to which the simulated programs are believed. All numbers are standard deviations, except `ensemble`, which scales
 /// that of the programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Hypothesis {
+pub(super) struct Hypothesis {
     /// Index of the component; `None` if the program is like no simulated one.
     component: Option<usize>,
     ensemble: f64,
@@ -55,7 +55,8 @@ struct Hypothesis {
     own: f64,
     /// Deviation that all candidates share against the baseline.
     shift: f64,
-    log_prior: f64,
+    /// Logarithm of its prior probability, up to a constant.
+    pub log_prior: f64,
 }
 
 /// Pairs of near and own deviation, with the logarithms of their prior probabilities.
@@ -81,14 +82,26 @@ impl Hypothesis {
         [(1.0, 0.0), (0.3, -1.0)].into_iter().flat_map(with)
     }
 
-    fn unstructured() -> impl Iterator<Item = Self> {
-        UNSTRUCTURED.into_iter().map(|(near, own, log_prior)| Self {
+    /// The hypotheses of one simulated program and what may deviate from it.
+    pub fn deviating() -> impl Iterator<Item = Self> {
+        DEVIATIONS.into_iter().map(|(near, own, log_prior)| Self {
+            component: None,
+            ensemble: 0.0,
+            near,
+            own,
+            shift: SHIFT,
+            log_prior,
+        })
+    }
+
+    fn unstructured(bonus: f64) -> impl Iterator<Item = Self> {
+        UNSTRUCTURED.into_iter().map(move |(near, own, log_prior)| Self {
             component: None,
             ensemble: 0.0,
             near,
             own,
             shift: UNSTRUCTURED_SHIFT,
-            log_prior,
+            log_prior: log_prior + bonus,
         })
     }
 }
@@ -123,7 +136,7 @@ impl Posterior {
     pub fn before(prior: &Prior) -> Self {
         let fit = Fit::new(prior, &[]);
         let mut hypotheses: Vec<Hypothesis> = (0..prior.components.len()).filter_map(|one| fit.plain(one)).collect();
-        let unstructured = Fit::free()[0];
+        let unstructured = fit.free()[0];
         if hypotheses.is_empty() {
             hypotheses.push(unstructured);
         }
@@ -139,7 +152,7 @@ impl Posterior {
     pub fn new(prior: &Prior, observations: &[Observation]) -> Self {
         let observations = compressed(observations);
         let mut fit = Fit::new(prior, &observations);
-        let start = fit.plain(prior.all).unwrap_or_else(|| Fit::free()[0]);
+        let start = fit.plain(prior.all).unwrap_or_else(|| fit.free()[0]);
         let mut sigma = fit.likeliest_sigma(&start);
         let mut scored = fit.scored(sigma);
         sigma = fit.likeliest_sigma(&best(&scored).0);
@@ -247,7 +260,7 @@ fn kept(scored: &[(Hypothesis, f64)]) -> Vec<(f64, Hypothesis)> {
 }
 
 /// The trials and the covariances between them.
-struct Fit<'a> {
+pub(super) struct Fit<'a> {
     prior: &'a Prior,
     observations: &'a [Observation],
     components: Vec<Square>,
@@ -287,12 +300,18 @@ impl<'a> Fit<'a> {
         }
     }
 
+    /// Returns the fit of mean values, with the number of trials of each.
+    pub fn of_means(prior: &'a Prior, means: &'a [Observation], trials: impl Iterator<Item = f64>) -> Self {
+        Self { weights: trials.collect(), ..Self::new(prior, means) }
+    }
+
     fn noise_variance(&self, trial: usize, sigma: f64) -> f64 {
         let factor = if self.observations[trial].candidate == 0 { BASELINE_NOISE } else { 1.0 };
         (sigma * factor).powi(2) / self.weights[trial]
     }
 
-    fn factor(&self, hypothesis: &Hypothesis, sigma: f64) -> Cholesky {
+    /// Returns the factor of the covariance of the trials.
+    pub fn factor(&self, hypothesis: &Hypothesis, sigma: f64) -> Cholesky {
         let mut covariance = self.common.clone();
         if let Some(component) = hypothesis.component {
             covariance.add(hypothesis.ensemble.powi(2), &self.components[component]);
@@ -353,8 +372,8 @@ impl<'a> Fit<'a> {
         Hypothesis::of_component(component, log_share).next()
     }
 
-    fn free() -> Vec<Hypothesis> {
-        Hypothesis::unstructured().collect()
+    fn free(&self) -> Vec<Hypothesis> {
+        Hypothesis::unstructured(self.prior.rules.unstructured_bonus).collect()
     }
 
     /// Returns the hypotheses of the two likeliest components and those without assumptions, with the logarithms of
@@ -369,7 +388,7 @@ impl<'a> Fit<'a> {
         let most = components.first().map_or(0.0, |best| best.1);
         let likely = components.into_iter().take(2).filter(|(_, score)| *score > most - COMPONENT_RANGE);
         let structured = likely.flat_map(|(one, _)| Hypothesis::of_component(one, self.log_share(one)));
-        let all: Vec<Hypothesis> = structured.chain(Self::free()).collect();
+        let all: Vec<Hypothesis> = structured.chain(self.free()).collect();
         all.into_iter().map(|one| (one, self.evidence(&one, sigma) + one.log_prior)).collect()
     }
 
@@ -397,14 +416,14 @@ impl<'a> Fit<'a> {
 }
 
 /// Deviations of all candidates from the mean of a hypothesis, as a linear function of [`Latent`] variables.
-struct Field<'a> {
+pub(super) struct Field<'a> {
     prior: &'a Prior,
     hypothesis: Hypothesis,
     component: Option<&'a Component>,
 }
 
 /// Variables of a field.
-struct Latent {
+pub(super) struct Latent {
     ensemble: Vec<f64>,
     near: Vec<f64>,
     /// One entry per candidate.
@@ -413,12 +432,12 @@ struct Latent {
 }
 
 impl<'a> Field<'a> {
-    fn new(prior: &'a Prior, hypothesis: Hypothesis) -> Self {
+    pub fn new(prior: &'a Prior, hypothesis: Hypothesis) -> Self {
         let component = hypothesis.component.map(|component| &prior.components[component]);
         Self { prior, hypothesis, component }
     }
 
-    fn value(&self, latent: &Latent, candidate: usize) -> f64 {
+    pub fn value(&self, latent: &Latent, candidate: usize) -> f64 {
         if candidate == 0 {
             return 0.0;
         }
@@ -433,7 +452,8 @@ impl<'a> Field<'a> {
         ensemble * ensemble * rest + near * near * self.prior.near.rest[candidate] + own * own
     }
 
-    fn random(&self, random: &mut Random) -> Latent {
+    /// Draws the variables.
+    pub fn random(&self, random: &mut Random) -> Latent {
         let Hypothesis { ensemble, near, shift, .. } = self.hypothesis;
         let scaled = |values: Vec<f64>, factor: f64| values.into_iter().map(|value| value * factor).collect();
         let rank = self.component.map_or(0, |component| component.covariance.rank);

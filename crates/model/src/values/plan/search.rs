@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::id_set::{CpuId, NodeId};
 
-/// Version of the search. Increment it when the same plan and trials would lead to other decisions.
-pub const SEARCH_VERSION: u32 = 1;
+/// Version of the search. Increment it when the same plan and trials would lead to other decisions, and keep the decisions
+/// of earlier versions in `stats::search::rules`: results are computed from the stored trials again.
+pub const SEARCH_VERSION: u32 = 2;
 
 /// Makes a race begin with a search: a model of the program chooses small blocks of candidates. All decisions follow
 /// from this plan and the stored trials.
@@ -20,7 +21,11 @@ pub struct SearchPlan {
     /// Kinds of programs that are simulated for the prior. Empty: no assumption about the program.
     pub programs: Vec<ProgramKind>,
     pub machine: MachineFeatures,
-    /// Results of other programs for the same candidates.
+    /// Whether results of earlier searches are assumptions of this one. It is part of the key; the results are not, so that
+    /// the same command resumes after another search has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uses_earlier: bool,
+    /// Results of other programs for the same candidates, as they were when the search began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierProgram>,
 }
@@ -143,7 +148,8 @@ impl SearchPlan {
     /// trials and the noise of the machine already differ between runs.
     pub fn new(threads: ThreadChoice, machine: MachineFeatures) -> Self {
         let programs = ProgramKind::ALL.to_vec();
-        Self { version: SEARCH_VERSION, seed: 1, threads, programs, machine, earlier: Vec::new() }
+        let version = SEARCH_VERSION;
+        Self { version, seed: 1, threads, programs, machine, uses_earlier: false, earlier: Vec::new() }
     }
 
     /// Returns the plan with numbers instead of the names of earlier programs, which are private.
@@ -160,24 +166,13 @@ impl SearchPlan {
     /// Returns the text for the search in a plan's key. Stored hashes depend on it, so it must not follow renames. CPUs
     /// are part of the candidates; distances are not, and a new measured map changes them.
     pub(super) fn key_text(&self) -> String {
-        let Self { version, seed, threads, programs, machine, earlier } = self;
+        let Self { version, seed, threads, programs, machine, uses_earlier, earlier: _ } = self;
         let programs: Vec<&str> = programs.iter().map(|program| program.key_text()).collect();
-        let earlier: Vec<String> = earlier.iter().map(EarlierProgram::key_text).collect();
         format!(
-            "search {version}, seed: {seed}, threads: {}, programs: {}, distances: {:?}, earlier: [{}]",
+            "search {version}, seed: {seed}, threads: {}, programs: {}, distances: {:?}, earlier: {uses_earlier}",
             threads.key_text(),
             programs.join(" "),
             machine.distances,
-            earlier.join("; ")
         )
-    }
-}
-
-impl EarlierProgram {
-    fn key_text(&self) -> String {
-        let Self { name, log_times } = self;
-        let times: Vec<String> =
-            log_times.iter().map(|time| time.map_or_else(|| "-".into(), |time| format!("{time:.6}"))).collect();
-        format!("{name}: {}", times.join(" "))
     }
 }

@@ -1,7 +1,7 @@
 //! The outcome of a candidate in a block, from its stored trials.
 
 use crate::analysis::finding::metric_value;
-use crate::stats::racing::Lap;
+use crate::stats::racing::BlockResult;
 use crate::values::plan::NextBlock;
 use crate::values::record::TrialRecord;
 use crate::values::trial::{Grade, TrialStatus};
@@ -20,8 +20,8 @@ pub(super) fn is_whole(block: &NextBlock, records: &[&TrialRecord]) -> bool {
 
 /// Returns the outcomes of the cells of a block. Cells that did not run, or that the end of the budget interrupted, have
 /// none.
-pub(super) fn laps(metric: &MetricSpec, block: &NextBlock, records: &[&TrialRecord]) -> Vec<(usize, Lap)> {
-    block.cells.iter().filter_map(|cell| Some((*cell, lap(metric, block, *cell, records)?))).collect()
+pub(super) fn results(metric: &MetricSpec, block: &NextBlock, records: &[&TrialRecord]) -> Vec<(usize, BlockResult)> {
+    block.cells.iter().filter_map(|cell| Some((*cell, result(metric, block, *cell, records)?))).collect()
 }
 
 /// Whether the metric is the time of a trial, so that a killed trial has a lower bound.
@@ -36,24 +36,26 @@ pub(super) fn value(metric: &MetricSpec, record: &TrialRecord) -> Option<f64> {
 
 /// Returns the outcome of the last attempt. If neither attempt has a result, the reason is that of the first, because
 /// the second may be a consequence of it.
-fn lap(metric: &MetricSpec, block: &NextBlock, cell: usize, records: &[&TrialRecord]) -> Option<Lap> {
+fn result(metric: &MetricSpec, block: &NextBlock, cell: usize, records: &[&TrialRecord]) -> Option<BlockResult> {
     let attempts = || records.iter().filter(|record| record.trial.cell == cell);
     let last = attempts().max_by_key(|record| record.trial.attempt)?;
     let first = attempts().min_by_key(|record| record.trial.attempt)?;
     Some(match (&last.outcome.status, &first.outcome.status) {
         (TrialStatus::Completed, _) if last.verdict.grade != Grade::Invalid => match value(metric, last) {
-            Some(value) => Lap::Value(value),
-            None => Lap::Failed(format!("the output has no {}", metric.name)),
+            Some(value) => BlockResult::Value(value),
+            None => BlockResult::Failed(format!("the output has no {}", metric.name)),
         },
         // The budget ended, which is not a result of the candidate.
         (TrialStatus::TimedOut(_), _) if last.trial.time_limit < block.time_limit_for(cell) => return None,
         // The baseline has the whole time limit, so a timeout means that the command does not end.
         (TrialStatus::TimedOut(_), _) if is_time(metric) && cell != 0 => {
-            Lap::TooSlow { at_least: last.trial.time_limit.seconds() }
+            BlockResult::TooSlow { at_least: last.trial.time_limit.seconds() }
         }
-        (_, TrialStatus::Completed) => Lap::NotProven(first.verdict.reasons.first().cloned().unwrap_or_default()),
+        (_, TrialStatus::Completed) => {
+            BlockResult::NotProven(first.verdict.reasons.first().cloned().unwrap_or_default())
+        }
         (_, TrialStatus::Failed(reason) | TrialStatus::TimedOut(reason) | TrialStatus::Unavailable(reason)) => {
-            Lap::Failed(reason.clone())
+            BlockResult::Failed(reason.clone())
         }
     })
 }

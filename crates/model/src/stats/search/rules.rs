@@ -1,0 +1,21 @@
+//! Decisions that differ between versions of the search. Results are computed from the stored trials, so a stored search
+//! needs the decisions of its version. Must not depend on measurements.
+
+/// The decisions of a version.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Rules {
+    /// Whether a candidate is dropped after its first trial and the repetition failed.
+    pub drops_after_first_failure: bool,
+    /// Added to the logarithms of the prior probabilities of the hypotheses without simulated programs. A larger value finds
+    /// more of the programs that fit no model, and fewer of the others.
+    pub unstructured_bonus: f64,
+}
+
+impl Rules {
+    pub fn of_version(version: u32) -> Self {
+        match version {
+            0 | 1 => Self { drops_after_first_failure: false, unstructured_bonus: 0.0 },
+            _ => Self { drops_after_first_failure: true, unstructured_bonus: 1.5 },
+        }
+    }
+}
