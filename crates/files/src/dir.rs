@@ -1,4 +1,4 @@
-//! Opens directories in places that other users can write to. Must not depend on what is in them.
+//! Opens directories in places that other users can write to. Must not depend on their files.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};

@@ -65,7 +65,7 @@ fn fill(dir: &Path, free_kib: u64) -> PathBuf {
     path
 }
 
-/// Starts this test again on a small disk of its own.
+/// Starts this test again on a separate small disk.
 #[test]
 fn full_disks_lose_nothing_and_are_reported() {
     if let Ok(disk) = std::env::var(DISK) {

@@ -30,7 +30,7 @@ const NEARFAR: &str = env!("CARGO_BIN_EXE_nearfar");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Inputs for each reader, without `NEARFAR_FUZZ`.
 const INPUTS: u64 = 800;
-/// Maximum time for an input, with the time per byte, while other tests use the CPUs.
+/// Maximum CPU time of the reader for an input, with the time per byte. Other tests may use the CPUs.
 const TIME: Duration = Duration::from_secs(2);
 const TIME_PER_BYTE: Duration = Duration::from_micros(50);
 /// Time after which an input hangs.
@@ -163,9 +163,9 @@ fn fuzz(reader: &str, seeds: &[Vec<u8>], share: u64, read: &dyn Fn(&[u8])) {
     for number in 0..count {
         let input = changed(seeds, &mut random);
         begin(reader, number);
-        let (start, memory) = (Instant::now(), resident());
+        let (before, memory) = (machine::thread_time::used(), resident());
         let result = catch_unwind(AssertUnwindSafe(|| read(&input)));
-        let (time, grown) = (start.elapsed(), resident().saturating_sub(memory));
+        let (time, grown) = (machine::thread_time::used().saturating_sub(before), resident().saturating_sub(memory));
         let limit = TIME + TIME_PER_BYTE * input.len() as u32;
         let text = || String::from_utf8_lossy(&input[..input.len().min(2000)]).into_owned();
         assert!(result.is_ok(), "{reader}: input {number} panics: {:?}", text());
@@ -264,7 +264,7 @@ fn readers_of_requests_survive_random_inputs() {
     });
 }
 
-/// hwloc runs in a process of its own, which may crash but must end in time.
+/// hwloc runs in a separate process, which may crash, and which is ended after 10 s.
 #[test]
 fn readers_of_hwloc_xml_survive_random_inputs() {
     let _watchdog = Watchdog::start();

@@ -147,7 +147,7 @@ fn concurrent_exports_do_not_mix_and_leave_nothing() {
 
 #[test]
 fn directories_of_killed_trials_are_removed() {
-    // HPL in a directory of its own, which only its parent knows.
+    // HPL in a separate directory, which only its parent knows.
     let dir = tempfile::tempdir().expect("a temporary directory");
     let hpl = dir.path().join("xhpl");
     fs::write(&hpl, "#!/bin/sh\nexec sleep 600\n").expect("the directory is writable");
@@ -251,7 +251,15 @@ fn endless_and_repetitive_input_files_are_limited() {
     let xml = fs::read_to_string(MODEL).expect("the model exists");
     let xml = xml.replacen("os_index=\"0\"", "os_index=\"99999999999999999999\"", 3);
     fs::write(dir.join("huge.xml"), xml).expect("the directory is writable");
-    let cases: [(&[&str], &str); 4] = [
+    for kind in ["Package", "Core"] {
+        let xml = fs::read_to_string(MODEL).expect("the model exists");
+        let xml =
+            xml.replacen(&format!("\"{kind}\" os_index=\"0\""), &format!("\"{kind}\" os_index=\"4294967290\""), 1);
+        fs::write(dir.join(format!("{kind}.xml")), xml).expect("the directory is writable");
+    }
+    let cases: [(&[&str], &str); 6] = [
+        (&["map", "--from", "Package.xml"], "the number 4294967290 of an object is larger than 65535"),
+        (&["placements", "--from", "Core.xml"], "the number 4294967290 of an object is larger than 65535"),
         (&["run", "/dev/zero"], "larger than 1 MiB"),
         (&["run", "--fio", "/dev/zero"], "larger than 1 MiB"),
         (&["import", "/dev/zero"], "unknown file format"),

@@ -250,11 +250,7 @@ impl From<StoreError> for StoreErrorKind {
 impl StoreErrorKind {
     /// Returns the cause if the stored content is damaged, or else the error.
     pub(crate) fn damage(self) -> Result<String, Self> {
-        let is_damage = match &self {
-            Self::Unreadable(_) => true,
-            Self::Sql(error) => is_damage(error),
-            _ => false,
-        };
+        let is_damage = matches!(&self, Self::Unreadable(_)) || matches!(&self, Self::Sql(error) if is_damage(error));
         if !is_damage {
             return Err(self);
         }

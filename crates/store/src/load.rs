@@ -22,7 +22,7 @@ use crate::trial::{cell_hash, row_checksum};
 /// A trial as it was read.
 pub(crate) struct StoredTrial {
     pub(crate) record: TrialRecord,
-    /// Why it is not what was stored. `None` if it is intact, or if it was stored by a version without checksums.
+    /// The damage. `None` if it is intact, or if it was stored by a version without checksums.
     pub(crate) damage: Option<String>,
 }
 

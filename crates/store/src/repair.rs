@@ -1,5 +1,5 @@
-//! Reads what is left of a run with damaged trials: each trial by itself, found through both indexes of the table. A
-//! damaged trial is replaced by an invalid one. Fails only if the file no longer tells which trials there were.
+//! Reads the intact trials of a damaged run: each trial by itself, found through both indexes of the table. A
+//! damaged trial is replaced by an invalid one. Fails only if the file no longer contains which trials there were.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -84,7 +84,8 @@ fn replace(record: &RunRecord, lost: Vec<LostTrial>, trials: &mut Vec<StoredTria
         let trial = entry.id.as_ref().and_then(|id| known.remove(id));
         let trial = trial.ok_or_else(|| unidentified(record, &entry, &cause))?;
         let position = entry.position.filter(|position| !taken.contains(position));
-        let position = position.or_else(|| (0..).find(|position| !taken.contains(position))).unwrap_or(u32::MAX);
+        let position =
+            position.or_else(|| (0..u32::MAX).find(|position| !taken.contains(position))).unwrap_or(u32::MAX);
         taken.insert(position);
         trials.push(StoredTrial { record: damaged_record(position, trial, &cause), damage: Some(cause) });
     }

@@ -258,7 +258,7 @@ pub(crate) struct RunRow {
     pub(crate) fingerprint: String,
     pub(crate) capture: String,
     pub(crate) ended: Option<String>,
-    /// Whether the row and the machine are what was stored.
+    /// Whether the row and the machine are undamaged.
     is_intact: bool,
 }
 

@@ -26,7 +26,7 @@ struct Fact {
 }
 
 /// Counts of the trials of a run.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct TrialCounts {
     trials: u32,
     /// Number of measured trials that are not invalid.

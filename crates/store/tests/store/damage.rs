@@ -14,7 +14,7 @@ use crate::fixtures;
 
 const TRIALS: u32 = 60;
 
-/// Counts the damaged trials. Fails if another one differs from what was stored.
+/// Counts the damaged trials. Fails if another one differs from the stored one.
 fn damaged_trials(read: &[TrialRecord], stored: &[TrialRecord]) -> Result<usize, String> {
     let is_damaged = |trial: &TrialRecord| {
         let reason =
@@ -209,7 +209,7 @@ fn rows_without_checksum_stay_readable() {
     assert_eq!(Store::open(&path).unwrap().runs().unwrap().len(), 1);
 }
 
-/// What a file contains, as far as it can be read. `None`: an error reports the damage.
+/// Content of a file, as far as it can be read. `None`: an error reports the damage.
 struct Figures {
     run: Option<RunRecord>,
     trials: Option<Vec<TrialRecord>>,

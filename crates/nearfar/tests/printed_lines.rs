@@ -1,8 +1,7 @@
 //! The printed command lines in the programs that they are for: each program gets the arguments and the binding that
 //! were measured. A program that is missing here is skipped with the reason.
 
-#[allow(dead_code)]
-mod machines;
+#[path = "../../model/tests/nasty/mod.rs"]
 mod nasty;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,18 +9,20 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 
+use machine::topology::TopologySource;
 use model::placements::placement::{CommandLines, KernelFeatures, lines, parse};
 use model::values::shell::quote_argv;
 
 /// Lists for programs that take more than a few milliseconds to start.
 const FEW: usize = 40;
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
 const FEATURES: KernelFeatures = KernelFeatures { weighted_interleave: false, far: false };
 /// Prints each argument, followed by NUL, and U+0001.
 const PRINT: [&str; 3] = ["/usr/bin/env", "printf", "%s\\0"];
 
 /// Returns the lines of a placement for a command, on a machine with two memory nodes.
 fn printed(placement: &str, argv: &[String]) -> CommandLines {
-    let machine = machines::model("xeon-e5-2640-x2");
+    let machine = machine::topology::read(&TopologySource::XmlFile(MODEL.into())).expect("the model exists");
     let placement = parse(&machine, placement, None, FEATURES).expect("a valid placement");
     lines(&placement, &machine, &quote_argv(argv))
 }
