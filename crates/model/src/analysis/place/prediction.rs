@@ -123,7 +123,7 @@ impl PlacePrediction {
         let there = features(&there, &placements, hint);
         let predicted = transfer(&source.plan, &source.measurements(), &there);
         let texts: Vec<PlacementText> = placements.iter().map(placed).collect();
-        Ok(source.prediction(&predicted, texts))
+        Ok(source.prediction(&predicted, &texts))
     }
 }
 
@@ -171,7 +171,7 @@ impl<'a> Source<'a> {
         Measurements { features: &self.features, candidates: &self.measured, noise: self.noise }
     }
 
-    fn prediction(&self, predicted: &Transfer, texts: Vec<PlacementText>) -> PlacePrediction {
+    fn prediction(&self, predicted: &Transfer, texts: &[PlacementText]) -> PlacePrediction {
         let better = self.metric.better;
         let range = |candidate: usize| PercentRange::new(better, &predicted.predictions[candidate]);
         let program = MeasuredProgram {
