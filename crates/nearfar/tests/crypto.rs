@@ -97,7 +97,7 @@ fn conflicting_parameters_are_rejected() {
 }
 
 #[test]
-fn absent_openssl_is_named_before_the_run() {
+fn absent_openssl_is_reported_before_the_run() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let output = nearfar(dir.path(), &["measure", "openssl", "--set", "program=/nowhere/openssl"]);
     let stderr = String::from_utf8_lossy(&output.stderr);
