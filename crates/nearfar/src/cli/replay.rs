@@ -194,6 +194,7 @@ mod tests {
         "indifference",
         "interleave",
         "interrupts",
+        "like",
         "load",
         "max_cpus",
         "max_slowdown",
