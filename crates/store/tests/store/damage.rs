@@ -179,7 +179,7 @@ fn damaged_trial_is_invalid_and_the_others_stay_readable() {
         ("DELETE FROM sample WHERE trial = 4 AND ordinal = 7", "its checksum does not match", 1),
         // Five trials of the cell.
         ("UPDATE cell SET placement = '{}' WHERE number = 3", "cell 3", 5),
-        ("UPDATE cell SET workload = 'strean' WHERE number = 3", "cell 3: its checksum does not match", 5),
+        ("UPDATE cell SET workload = 'gups' WHERE number = 3", "cell 3: its checksum does not match", 5),
     ];
     for (change, reason, damaged) in cases {
         let expected = made(&path);
