@@ -90,7 +90,7 @@ impl Bed {
         plan
     }
 
-    /// Returns the features after a warm-up trial that showed this number of threads; 0 if it showed none.
+    /// Returns the features after a warm-up trial that showed this number of threads. Without one, any number is possible.
     pub fn features_of(&self, threads: usize) -> Features {
         let hint = (threads > 0).then_some(Hint { threads, busy: threads as f64 });
         features(&self.plan, &self.placements, hint)

@@ -28,7 +28,7 @@ const MEASURED_MAX: usize = 200;
 /// A program with a number of threads this close to that of the machine's CPUs or cores (1/16) follows the machine.
 const FILLS: usize = 16;
 
-/// What would be best on another machine. Field names are part of the JSON contract.
+/// The predicted best placement on another machine. Field names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlacePrediction {
     /// The search whose trials show how the program behaves.
@@ -56,7 +56,7 @@ pub struct PlacePrediction {
     pub ranking: Vec<PredictedRow>,
 }
 
-/// The measured program.
+/// Name of the measured program and extent of its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredProgram {
     /// Name of the command in tables.
@@ -162,7 +162,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether a second command has CPUs of its own.
+    /// Whether candidates have separate CPUs for a second command.
     fn has_second(&self) -> bool {
         self.record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty())
     }
