@@ -24,7 +24,11 @@ impl TempDir {
     pub fn new(parent: &Path, prefix: &str) -> io::Result<Self> {
         remove_stale(parent, prefix);
         loop {
-            let dir = PrivateDir::create_random(parent, prefix)?;
+            let dir = match PrivateDir::create_random(parent, prefix) {
+                // Another process found it before it was opened.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && parent.is_dir() => continue,
+                created => created?,
+            };
             // On a file system without locks, no other process removes the directory.
             let lock = dir.file().try_lock();
             // Another process found it before it was locked.
@@ -90,5 +94,21 @@ mod tests {
         drop(used);
         assert!(!path.exists() && other.path().exists());
         assert_eq!(remove_stale(parent.path(), "t-"), 0, "it is in use");
+    }
+
+    #[test]
+    fn concurrent_removal_does_not_affect_new_directories() {
+        let parent = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let dir = TempDir::new(parent.path(), "t-").unwrap();
+                        fs::write(dir.path().join("file"), "x").unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 }
