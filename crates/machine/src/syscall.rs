@@ -401,7 +401,8 @@ mod tests {
             let stat = std::fs::read_to_string(format!("/proc/{holder}/stat")).expect("the process is not reaped");
             stat.rsplit_once(") ").map(|(_, fields)| fields.as_bytes()[0])
         };
-        while state() == Some(b'R') {
+        // Running, or waiting for its memory.
+        while matches!(state(), Some(b'R' | b'D')) {
             std::thread::yield_now();
         }
         assert_eq!(state(), Some(b'S'), "the holder waits");
