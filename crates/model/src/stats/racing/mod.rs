@@ -117,6 +117,16 @@ impl State {
     pub fn is_resolved(self) -> bool {
         matches!(self, Self::Resolved | Self::OnlyOneLeft)
     }
+
+    /// Ends a running race or search.
+    pub(crate) fn end(&mut self, reason: End) {
+        if *self == Self::Racing {
+            *self = match reason {
+                End::Budget => Self::OutOfBudget,
+                End::User => Self::Stopped,
+            };
+        }
+    }
 }
 
 /// Status of one candidate.
@@ -235,12 +245,7 @@ impl Race {
 
     /// Ends the race from outside, unresolved; the leader is kept.
     pub fn end(&mut self, reason: End) {
-        if self.state == State::Racing {
-            self.state = match reason {
-                End::Budget => State::OutOfBudget,
-                End::User => State::Stopped,
-            };
-        }
+        self.state.end(reason);
     }
 
     /// Returns the best candidate so far; `None` before the first value.

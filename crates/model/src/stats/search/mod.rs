@@ -123,12 +123,7 @@ impl Search {
 
     /// Ends the search from outside, unresolved; the leader is kept.
     pub fn end(&mut self, reason: End) {
-        if self.state == State::Racing {
-            self.state = match reason {
-                End::Budget => State::OutOfBudget,
-                End::User => State::Stopped,
-            };
-        }
+        self.state.end(reason);
     }
 
     /// Number of complete blocks.
