@@ -58,6 +58,19 @@ struct Settings {
     smoke: bool,
 }
 
+impl Settings {
+    /// Reads a topology file of the repository, or else of `--topologies`. `None`, with a message, if it is missing.
+    fn topology(&self, name: &str, file: &str) -> Option<Topology> {
+        let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies").join(file);
+        let path = if bundled.exists() { bundled } else { self.topologies.join(file) };
+        if !path.exists() {
+            println!("skipped: {name}: {} is missing (--topologies DIR)", path.display());
+            return None;
+        }
+        Some(read(&TopologySource::XmlFile(path)).expect("the topologies of the bench can be read"))
+    }
+}
+
 /// One experiment: worlds, noise, and the rules of the race.
 struct Setting<'a> {
     what: &'a str,
@@ -157,18 +170,12 @@ struct OnFile {
 
 /// The machines, and the number of those whose file is missing. At smoke size, only the small one.
 fn machines(settings: &Settings) -> (Vec<OnFile>, usize) {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies");
     let (mut machines, mut skipped) = (Vec::new(), 0);
     for (name, file, threads) in MACHINES.into_iter().take(if settings.smoke { 1 } else { MACHINES.len() }) {
-        let bundled = repository.join(file);
-        let path = if bundled.exists() { bundled } else { settings.topologies.join(file) };
-        if !path.exists() {
-            println!("skipped: {name}: {} is missing (--topologies DIR)", path.display());
-            skipped += 1;
-            continue;
+        match settings.topology(name, file) {
+            Some(topology) => machines.push(OnFile { name, topology, threads }),
+            None => skipped += 1,
         }
-        let topology = read(&TopologySource::XmlFile(path)).expect("the topologies of the bench can be read");
-        machines.push(OnFile { name, topology, threads });
     }
     (machines, skipped)
 }

@@ -1,4 +1,4 @@
-//! Evaluates predictions for another machine: a search on one bed, predictions for another, and the true times of the same
+//! Evaluates predictions for another machine: a search on one testbed, predictions for another, and the true times of the same
 //! program there. The simulated programs never have the tested kind. Must not change how predictions are made.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use model::stats::search::{MeasuredCandidate, Measurements, Search, Transfer, tr
 use model::values::plan::{ThreadChoice, stream};
 use model::values::workload::Better;
 
-use super::bed::Bed;
+use super::testbed::Testbed;
 use super::truth::{self, Group, Kind};
 use crate::noise::{Machine, Random, Weather};
 use crate::table::quantile;
@@ -28,21 +28,21 @@ struct Quality {
     bound_holds: bool,
 }
 
-/// Prints one line for each pair of beds.
-pub fn print(beds: &[Bed], settings: &Settings) {
-    for here in beds {
-        for there in beds.iter().filter(|there| there.name != here.name && can_follow(here, there)) {
+/// Prints one line for each pair of testbeds.
+pub fn print(testbeds: &[Testbed], settings: &Settings) {
+    for here in testbeds {
+        for there in testbeds.iter().filter(|there| there.name != here.name && can_follow(here, there)) {
             pair(here, there, settings);
         }
     }
 }
 
 /// Whether a program can run on both in the same way.
-fn can_follow(here: &Bed, there: &Bed) -> bool {
+fn can_follow(here: &Testbed, there: &Testbed) -> bool {
     here.plan.threads == there.plan.threads && here.plan.threads != ThreadChoice::Fixed
 }
 
-fn pair(here: &Bed, there: &Bed, settings: &Settings) {
+fn pair(here: &Testbed, there: &Testbed, settings: &Settings) {
     let groups = [Group::Product, Group::Structured];
     let kinds: Vec<Kind> = groups.into_iter().flat_map(|group| group.kinds(here)).collect();
     let jobs: Vec<(Kind, usize)> = kinds
@@ -73,17 +73,17 @@ fn pair(here: &Bed, there: &Bed, settings: &Settings) {
     );
 }
 
-/// Returns the quality of the prediction for one program. `None` if a bed has no such number of threads.
-fn predicted(here: &Bed, there: &Bed, kind: Kind, seed: usize, settings: &Settings) -> Option<Quality> {
+/// Returns the quality of the prediction for one program. `None` if a testbed has no such number of threads.
+fn predicted(here: &Testbed, there: &Testbed, kind: Kind, seed: usize, settings: &Settings) -> Option<Quality> {
     let threads = if here.is_own() { THREADS[seed % THREADS.len()] } else { 0 };
     let random = |purpose: &str| Random::new(stream(seed as u64, &format!("few-like {kind:?} {purpose}")));
-    let truth = |bed: &Bed| {
+    let truth = |testbed: &Testbed| {
         let has_threads = |table: &model::stats::search::FeatureTable| {
             threads == 0 || table.candidates[0].threads as usize == threads
         };
-        let table = bed.features.tables.iter().position(has_threads)?;
+        let table = testbed.features.tables.iter().position(has_threads)?;
         // The same stream on both machines, so that the program has the same parameters.
-        Some(truth::times(bed, kind, table, settings.unexplained[0], &mut random("program")))
+        Some(truth::times(testbed, kind, table, settings.unexplained[0], &mut random("program")))
     };
     let (true_here, true_there) = (truth(here)?, truth(there)?);
     let machine = Machine::new(true_here, Weather::fair(settings.noises[0]), random(here.name));
@@ -94,9 +94,9 @@ fn predicted(here: &Bed, there: &Bed, kind: Kind, seed: usize, settings: &Settin
 }
 
 /// Runs a search, and returns the mean results of its candidates.
-fn search(bed: &Bed, kind: Kind, threads: usize, mut machine: Machine) -> Vec<MeasuredCandidate> {
-    let mut search = Search::new(Arc::new(bed.prior(kind, threads)), Better::Lower);
-    let mut logs = vec![Vec::new(); bed.placements.len()];
+fn search(testbed: &Testbed, kind: Kind, threads: usize, mut machine: Machine) -> Vec<MeasuredCandidate> {
+    let mut search = Search::new(Arc::new(testbed.prior(kind, threads)), Better::Lower);
+    let mut logs = vec![Vec::new(); testbed.placements.len()];
     loop {
         let block = search.next_block(TRIALS.saturating_sub(search.trials()));
         if block.is_empty() {

@@ -2,10 +2,10 @@
 //! the race with the same number of trials, random search and successive halving. The prior of the search never has
 //! programs of the kind that is tested.
 
-mod bed;
 mod like;
 mod rivals;
 mod summary;
+mod testbed;
 mod truth;
 
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ use model::values::workload::Better;
 
 use crate::noise::{Machine, Random, Weather};
 use crate::{Settings, in_parallel, rules};
-use bed::Bed;
 use summary::{Answer, Method};
+use testbed::Testbed;
 use truth::{Group, Kind};
 
 /// Budgets in trials.
@@ -32,17 +32,17 @@ pub const EXPERIMENTS: [&str; 5] = ["few", "few-wrong", "few-nothing", "few-like
 
 /// Runs the experiments of `--what few`. Returns true if their targets are met.
 pub fn run(what: &str, settings: &Settings) -> bool {
-    let (beds, skipped) = bed::beds(settings);
+    let (testbeds, skipped) = testbed::testbeds(settings);
     let groups: &[Group] = match what {
         "few" => &[Group::Product, Group::Structured, Group::Trees],
         "few-wrong" => &[Group::Wrong],
         "few-nothing" => &[Group::Nothing],
         "few-like" => {
-            like::print(&beds, settings);
+            like::print(&testbeds, settings);
             return true;
         }
         "few-cost" => {
-            beds.iter().for_each(cost);
+            testbeds.iter().for_each(cost);
             return true;
         }
         other => {
@@ -55,9 +55,10 @@ pub fn run(what: &str, settings: &Settings) -> bool {
         for noise in &settings.noises {
             let weather = Weather::fair(*noise);
             println!("\n{what}: noise {:.0} %, unexplained {:.1} %", 100.0 * noise, 100.0 * unexplained);
-            let runs =
-                |bed: &Bed| (bed.name, bed.placements.len(), answers(bed, groups, settings, weather, *unexplained));
-            let results: Vec<_> = beds.iter().map(runs).collect();
+            let runs = |testbed: &Testbed| {
+                (testbed.name, testbed.placements.len(), answers(testbed, groups, settings, weather, *unexplained))
+            };
+            let results: Vec<_> = testbeds.iter().map(runs).collect();
             met &= summary::print(&results, settings.brief);
         }
     }
@@ -67,31 +68,37 @@ pub fn run(what: &str, settings: &Settings) -> bool {
     met
 }
 
-/// The answers of all methods for all kinds of a bed.
-fn answers(bed: &Bed, groups: &[Group], settings: &Settings, weather: Weather, unexplained: f64) -> Vec<Answer> {
-    let kinds: Vec<Kind> = groups.iter().flat_map(|group| group.kinds(bed)).collect();
-    let priors = Priors { bed, known: Mutex::new(BTreeMap::new()) };
+/// The answers of all methods for all kinds of a testbed.
+fn answers(
+    testbed: &Testbed,
+    groups: &[Group],
+    settings: &Settings,
+    weather: Weather,
+    unexplained: f64,
+) -> Vec<Answer> {
+    let kinds: Vec<Kind> = groups.iter().flat_map(|group| group.kinds(testbed)).collect();
+    let priors = Priors { testbed, known: Mutex::new(BTreeMap::new()) };
     let jobs: Vec<(Kind, usize)> =
         kinds.iter().flat_map(|kind| (0..settings.seeds).map(move |seed| (*kind, seed))).collect();
     let one = |index: usize| {
         let (kind, seed) = jobs[index];
-        Run::new(bed, kind, settings.first_seed + seed, weather, unexplained).answers(&priors)
+        Run::new(testbed, kind, settings.first_seed + seed, weather, unexplained).answers(&priors)
     };
     in_parallel(jobs.len(), one).into_iter().flatten().collect()
 }
 
 /// Priors by excluded kind and by number of threads, because they take longer than a search.
 struct Priors<'a> {
-    bed: &'a Bed,
+    testbed: &'a Testbed,
     known: Mutex<BTreeMap<(Kind, usize), Arc<Prior>>>,
 }
 
 impl Priors<'_> {
     fn of(&self, kind: Kind, threads: usize) -> Arc<Prior> {
-        let threads = if self.bed.is_own() { threads } else { 0 };
+        let threads = if self.testbed.is_own() { threads } else { 0 };
         let known = self.known.lock().expect("no worker panicked").get(&(kind, threads)).cloned();
         known.unwrap_or_else(|| {
-            let prior = Arc::new(self.bed.prior(kind, threads));
+            let prior = Arc::new(self.testbed.prior(kind, threads));
             self.known.lock().expect("no worker panicked").insert((kind, threads), prior.clone());
             prior
         })
@@ -100,7 +107,7 @@ impl Priors<'_> {
 
 /// One seed of one world.
 struct Run<'a> {
-    bed: &'a Bed,
+    testbed: &'a Testbed,
     kind: Kind,
     seed: usize,
     weather: Weather,
@@ -109,15 +116,15 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(bed: &'a Bed, kind: Kind, seed: usize, weather: Weather, unexplained: f64) -> Self {
-        let mut random = Random::new(stream(seed as u64, &format!("few {} {kind:?} truth", bed.name)));
-        let (truth, threads) = truth::draw(bed, kind, unexplained, &mut random);
-        Self { bed, kind, seed, weather, truth, threads }
+    fn new(testbed: &'a Testbed, kind: Kind, seed: usize, weather: Weather, unexplained: f64) -> Self {
+        let mut random = Random::new(stream(seed as u64, &format!("few {} {kind:?} truth", testbed.name)));
+        let (truth, threads) = truth::draw(testbed, kind, unexplained, &mut random);
+        Self { testbed, kind, seed, weather, truth, threads }
     }
 
     fn random(&self, purpose: &str) -> Random {
-        let Self { bed, kind, seed, weather, .. } = self;
-        Random::new(stream(*seed as u64, &format!("few {} {kind:?} {:.3} {purpose}", bed.name, weather.noise)))
+        let Self { testbed, kind, seed, weather, .. } = self;
+        Random::new(stream(*seed as u64, &format!("few {} {kind:?} {:.3} {purpose}", testbed.name, weather.noise)))
     }
 
     fn machine(&self, purpose: &str) -> Machine {
@@ -131,7 +138,7 @@ impl<'a> Run<'a> {
             let trials = search_trials(budget);
             let purpose = |rival: &str| format!("{rival} {budget}");
             let rules = RaceRules { indifference: INDIFFERENCE, strict: false, max_trials: Some(budget) };
-            let race = rules::place(&mut self.machine(&purpose("race")), &self.bed.stages, rules, self.seed as u64);
+            let race = rules::place(&mut self.machine(&purpose("race")), &self.testbed.stages, rules, self.seed as u64);
             // Without a leader, the user keeps the baseline.
             answers.push(self.answer(Method::Race, budget, race.map_or(0, |found| found.winner)));
             let mut random = self.random(&purpose("choice"));
@@ -193,11 +200,11 @@ fn search_trials(budget: usize) -> usize {
 }
 
 /// Prints the time of the decisions of one search, and the memory of the process.
-fn cost(bed: &Bed) {
+fn cost(testbed: &Testbed) {
     let begin = Instant::now();
-    let prior = Arc::new(bed.prior(Kind::Nothing, 0));
+    let prior = Arc::new(testbed.prior(Kind::Nothing, 0));
     let prepared = begin.elapsed();
-    let run = Run::new(bed, Kind::usual(), 0, Weather::fair(0.03), 0.004);
+    let run = Run::new(testbed, Kind::usual(), 0, Weather::fair(0.03), 0.004);
     let mut machine = run.machine("cost");
     let mut search = Search::new(prior, Better::Lower);
     let mut slowest = 0.0f64;
@@ -217,7 +224,7 @@ fn cost(bed: &Bed) {
     let outlook = search.outlook();
     println!(
         "{:20} {:>5} candidates: preparation {:.2} s, slowest block {:.1} ms, outlook {:.1} ms, peak memory {} MB",
-        bed.name,
+        testbed.name,
         outlook.predictions.len(),
         prepared.as_secs_f64(),
         1e3 * slowest,

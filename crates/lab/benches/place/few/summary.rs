@@ -29,7 +29,7 @@ pub enum Method {
     Halving,
 }
 
-/// Name of a bed, its number of candidates, its answers.
+/// Name of a testbed, its number of candidates, its answers.
 pub type Results = (&'static str, usize, Vec<Answer>);
 
 const METHODS: [(Method, &str); 4] =
@@ -132,12 +132,12 @@ fn print_target(name: &str, value: f64, is_met: bool) -> bool {
     is_met
 }
 
-/// The answers of searches for programs, on beds with this range of candidates.
+/// The answers of searches for programs, on testbeds with this range of candidates.
 fn programs(results: &[Results], budget: usize, least: usize, most: usize) -> Vec<&Answer> {
-    let beds = results.iter().filter(|(_, candidates, _)| (least..=most).contains(candidates));
+    let testbeds = results.iter().filter(|(_, candidates, _)| (least..=most).contains(candidates));
     let is_program = |one: &&Answer| matches!(one.group, Group::Product | Group::Structured);
     let fits = |one: &&Answer| one.budget == budget && one.method == Method::Search && is_program(one);
-    beds.flat_map(|(_, _, answers)| answers.iter().filter(fits)).collect()
+    testbeds.flat_map(|(_, _, answers)| answers.iter().filter(fits)).collect()
 }
 
 fn print_budget(results: &[Results], target: &Target) -> bool {

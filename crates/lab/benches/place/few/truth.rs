@@ -5,7 +5,7 @@
 use model::stats::search::{CandidateFeatures, LEVELS, PagePolicy, log_times};
 use model::values::plan::ProgramKind;
 
-use super::bed::Bed;
+use super::testbed::Testbed;
 use crate::noise::Random;
 use crate::world::{PROGRAMS, Program, World};
 
@@ -50,8 +50,9 @@ pub enum Kind {
 }
 
 impl Group {
-    pub fn kinds(self, bed: &Bed) -> Vec<Kind> {
-        let offers = |program: &Program| *program != Program::Few || bed.features.threads_searched || bed.is_own();
+    pub fn kinds(self, testbed: &Testbed) -> Vec<Kind> {
+        let offers =
+            |program: &Program| *program != Program::Few || testbed.features.threads_searched || testbed.is_own();
         match self {
             Self::Product => PROGRAMS.into_iter().filter(offers).map(Kind::Product).collect(),
             Self::Structured => STRUCTURED.into_iter().map(Kind::Structured).collect(),
@@ -102,25 +103,25 @@ impl Kind {
 }
 
 /// Returns the true times relative to the baseline, and the number of threads that the baseline runs.
-pub fn draw(bed: &Bed, kind: Kind, unexplained: f64, random: &mut Random) -> (Vec<f64>, usize) {
-    let table = random.below(bed.features.tables.len());
-    let threads = bed.features.tables[table].candidates[0].threads as usize;
-    (times(bed, kind, table, unexplained, random), threads)
+pub fn draw(testbed: &Testbed, kind: Kind, unexplained: f64, random: &mut Random) -> (Vec<f64>, usize) {
+    let table = random.below(testbed.features.tables.len());
+    let threads = testbed.features.tables[table].candidates[0].threads as usize;
+    (times(testbed, kind, table, unexplained, random), threads)
 }
 
 /// Returns the true times relative to the baseline, with the number of threads of this table.
-pub fn times(bed: &Bed, kind: Kind, table: usize, unexplained: f64, random: &mut Random) -> Vec<f64> {
-    let candidates = &bed.features.tables[table].candidates;
+pub fn times(testbed: &Testbed, kind: Kind, table: usize, unexplained: f64, random: &mut Random) -> Vec<f64> {
+    let candidates = &testbed.features.tables[table].candidates;
     let mut times = match kind {
         Kind::Nothing => return vec![0.0; candidates.len()],
-        Kind::Product(program) => product(bed, program, table),
-        Kind::Structured(kind) => structured(bed, kind, table, random),
+        Kind::Product(program) => product(testbed, program, table),
+        Kind::Structured(kind) => structured(testbed, kind, table, random),
         Kind::Trees => trees(candidates, random),
         Kind::Permuted | Kind::Adverse | Kind::Resonance => {
             let base = random.below(PROGRAMS.len() + STRUCTURED.len());
             match PROGRAMS.get(base) {
-                Some(program) => product(bed, *program, table),
-                None => structured(bed, STRUCTURED[base - PROGRAMS.len()], table, random),
+                Some(program) => product(testbed, *program, table),
+                None => structured(testbed, STRUCTURED[base - PROGRAMS.len()], table, random),
             }
         }
     };
@@ -131,15 +132,15 @@ pub fn times(bed: &Bed, kind: Kind, table: usize, unexplained: f64, random: &mut
     times.into_iter().map(|time| time - baseline).collect()
 }
 
-fn product(bed: &Bed, program: Program, table: usize) -> Vec<f64> {
-    let counts = bed.features.tables[table].candidates.iter().map(|one| one.threads as usize);
-    World::base(&bed.topology, &bed.placements, program, counts, bed.features.threads_searched)
+fn product(testbed: &Testbed, program: Program, table: usize) -> Vec<f64> {
+    let counts = testbed.features.tables[table].candidates.iter().map(|one| one.threads as usize);
+    World::base(&testbed.topology, &testbed.placements, program, counts, testbed.features.threads_searched)
 }
 
-fn structured(bed: &Bed, kind: ProgramKind, table: usize, random: &mut Random) -> Vec<f64> {
+fn structured(testbed: &Testbed, kind: ProgramKind, table: usize, random: &mut Random) -> Vec<f64> {
     let mut source = model::stats::search::Random::new(random.below(1 << 30) as u64, "world");
-    let table = &bed.features.tables[table];
-    let times = log_times(kind, &bed.features, table, &mut source);
+    let table = &testbed.features.tables[table];
+    let times = log_times(kind, &testbed.features, table, &mut source);
     let cost = |one: &CandidateFeatures| {
         (if one.unbound { MIGRATIONS } else { 0.0 }) + if one.loose > 0.0 { LOOSE } else { 0.0 }
     };

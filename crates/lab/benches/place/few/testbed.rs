@@ -1,8 +1,5 @@
-//! Machines with their candidates, and the prior of a search on them. Must not know true times.
+//! The machines that the bench searches, with their candidates and the prior of a search. Must not know true times.
 
-use std::path::Path;
-
-use machine::topology::{TopologySource, read};
 use model::placements::candidates::{SearchSpace, Threads, candidates, features, machine_features};
 use model::stats::search::{Features, Hint, Prior};
 use model::values::placement::Placement;
@@ -12,8 +9,8 @@ use model::values::topology::Topology;
 use super::truth::Kind;
 use crate::Settings;
 
-/// Name, file, threads of the command. The search was tuned on the seeds below 1000 of the first four.
-const BEDS: [(&str, &str, Threads); 12] = [
+/// Name, topology file and number of threads. The search was tuned on seeds below 1000 of the first four.
+const TESTBEDS: [(&str, &str, Threads); 12] = [
     ("EPYC own", "corpus/v02-epyc7401-2p-nps4.xml", Threads::Unspecified),
     ("EPYC 16", "corpus/v02-epyc7401-2p-nps4.xml", Threads::Fixed(16)),
     ("Xeon E5 searched", "models/xeon-e5-2640-x2.xml", Threads::Searched),
@@ -27,39 +24,33 @@ const BEDS: [(&str, &str, Threads); 12] = [
     ("32 sockets own", "corpus/v13-model-32s-1152pu.xml", Threads::Unspecified),
     ("32 sockets searched", "corpus/v13-model-32s-1152pu.xml", Threads::Searched),
 ];
-/// The bed of the smoke size.
+/// The testbed of the smoke size.
 const SMALL: &str = "Ryzen 6";
 
-pub struct Bed {
+pub struct Testbed {
     pub name: &'static str,
     pub topology: Topology,
     pub placements: Vec<Placement>,
     pub stages: Stages,
     pub plan: SearchPlan,
-    /// Features without a hint.
+    /// Features before the warm-up trial.
     pub features: Features,
 }
 
-/// Returns the beds whose names contain the text of `--only`, and the number of those whose file is missing.
-pub fn beds(settings: &Settings) -> (Vec<Bed>, usize) {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/topologies");
+/// Returns the testbeds whose names contain the text of `--only`, and the number of those whose file is missing.
+pub fn testbeds(settings: &Settings) -> (Vec<Testbed>, usize) {
     let is_chosen = |name: &str| name.contains(&settings.only) && (!settings.smoke || name == SMALL);
-    let (mut beds, mut skipped) = (Vec::new(), 0);
-    for (name, file, threads) in BEDS.into_iter().filter(|(name, ..)| is_chosen(name)) {
-        let bundled = repository.join(file);
-        let path = if bundled.exists() { bundled } else { settings.topologies.join(file) };
-        if !path.exists() {
-            println!("skipped: {name}: {} is missing (--topologies DIR)", path.display());
-            skipped += 1;
-            continue;
+    let (mut testbeds, mut skipped) = (Vec::new(), 0);
+    for (name, file, threads) in TESTBEDS.into_iter().filter(|(name, ..)| is_chosen(name)) {
+        match settings.topology(name, file) {
+            Some(topology) => testbeds.push(Testbed::new(name, topology, threads)),
+            None => skipped += 1,
         }
-        let topology = read(&TopologySource::XmlFile(path)).expect("the topologies of the bench can be read");
-        beds.push(Bed::new(name, topology, threads));
     }
-    (beds, skipped)
+    (testbeds, skipped)
 }
 
-impl Bed {
+impl Testbed {
     fn new(name: &'static str, topology: Topology, threads: Threads) -> Self {
         let all =
             candidates(&topology, &SearchSpace { threads, ..SearchSpace::default() }).expect("the space is valid");
