@@ -130,7 +130,7 @@ pub fn resume_or_begin(
     begin(store, target, plan)
 }
 
-/// Returns the unfinished run of the same plan in the same state of the machine, if there is one.
+/// Returns the unfinished run of this plan on this machine in the same state, if any.
 pub fn unfinished(
     store: &Store,
     target: &TargetMachine,
@@ -141,7 +141,7 @@ pub fn unfinished(
     Ok(found.map_err(CliError::failure)?.map(|record| announced(record, quiet)))
 }
 
-/// Reports that a run is resumed, and returns it.
+/// Prints that a run is resumed, and returns it.
 fn announced(record: RunRecord, quiet: bool) -> RunRecord {
     if !quiet {
         message!("resuming run {}; to start a new run, use --fresh", record.id);
@@ -149,7 +149,7 @@ fn announced(record: RunRecord, quiet: bool) -> RunRecord {
     record
 }
 
-/// Returns the run that the user names. It must be an unfinished run of the plan.
+/// Returns the run of `--resume`, which must be an unfinished run of this plan.
 fn named_run(store: &Store, target: &TargetMachine, plan: &Plan, name: &str) -> Result<RunRecord, CliError> {
     let record = store.run(name).map_err(|error| CliError::store(&error, CliStatus::Usage))?;
     let refused =

@@ -24,7 +24,7 @@ const RANGES: [(&str, Range); 18] = [
     ("seed", 0.0..=u64::MAX as f64),
     ("port", 0.0..=65_535.0),
     ("false_alarms", 0.0..=100.0),
-    // The graph has narrower limits, and messages that explain them.
+    // Graph commands check narrower limits themselves, and explain them.
     ("scale", 0.0..=64.0),
     ("edge_factor", 0.0..=65_536.0),
     ("columns", 0.0..=65_535.0),

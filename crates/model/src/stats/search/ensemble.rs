@@ -10,19 +10,19 @@ use crate::values::plan::{EarlierProgram, ProgramKind, SearchPlan};
 
 /// Number of simulated programs. Half of them are generic, if there are other kinds.
 const PROGRAMS: usize = 600;
-/// Differences above this (in units of the logarithm) are compressed: what is much slower needs no precise model.
+/// Differences of log times above this are compressed: much slower candidates need no precise model.
 const KNEE: f64 = 0.3;
-/// Number of groups of similar programs, and the minimum number of programs of a group.
+/// Number of groups of similar programs, and the minimum size of a group.
 const GROUPS: usize = 6;
 const GROUP_MIN: usize = 15;
 const GROUPING_ROUNDS: usize = 12;
-/// Prior probability of the component of all programs, and of each earlier program, relative to all groups together.
+/// Prior probabilities, relative to that of all groups together: the component of all programs, and each earlier program.
 const SHARE_OF_ALL: f64 = 0.3;
 const SHARE_OF_EARLIER: f64 = 0.1;
 /// Ranks of the covariances.
 const PROGRAM_RANK: usize = 40;
 const NEIGHBOUR_RANK: usize = 48;
-/// Distance at which similar candidates still behave similarly, relative to the root of the number of properties.
+/// Length scale of the similarity of candidates, relative to the root of the number of properties.
 const NEIGHBOUR_RANGE: f64 = 0.5;
 /// Noise that breaks ties between the best candidates of a simulated program.
 const TIE_NOISE: f64 = 0.005;
@@ -116,7 +116,7 @@ fn simulate(plan: &SearchPlan, features: &Features) -> Vec<Vec<f64>> {
     program_counts(&plan.programs, PROGRAMS).into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the log times of a random program with the costs of migrations, which only the generic kind has by itself.
+/// Returns the log times of a random program with the costs of migrations, which only the generic kind includes.
 pub(super) fn disturbed(kind: ProgramKind, features: &Features, random: &mut Random) -> Vec<f64> {
     let weights: Vec<f64> = features.tables.iter().map(|table| table.weight).collect();
     let table = &features.tables[random.index(&weights)];
@@ -131,7 +131,7 @@ pub(super) fn disturbed(kind: ProgramKind, features: &Features, random: &mut Ran
     times
 }
 
-/// Returns the best candidate of a program; ties are broken at random.
+/// Returns the fastest candidate of a simulated program; ties are broken at random.
 fn favourite(program: &[f64], random: &mut Random) -> usize {
     let noisy: Vec<f64> = program.iter().map(|time| time + TIE_NOISE * random.normal()).collect();
     (0..noisy.len()).min_by(|one, other| noisy[*one].total_cmp(&noisy[*other])).unwrap_or(0)

@@ -37,17 +37,16 @@ use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
-/// The search ends early if the winner is stated to miss less than this on average (logarithm).
+/// The search ends early once the expected loss of the leader is below this (difference of logarithms).
 const RESOLVED_MISS: f64 = 0.005;
 /// Share of the trials that confirm the winner, and the minimum number of pairs.
 const CONFIRM_PAIRS_SHARE: f64 = 0.1;
 const CONFIRM_PAIRS_MIN: u32 = 3;
-/// A candidate without trials must be expected to be better than those with trials by more than this to be the leader.
+/// Predicted advantage (difference of logarithms) at which a candidate without trials becomes the leader.
 const UNTRIED_GAIN: f64 = 0.01;
-/// From this number of trials of the search on, a race of [`Search::survivors`] finds the best of them with fewer further
-/// trials.
+/// After this many trials, a race of [`Search::survivors`] needs fewer further trials than continuing the search.
 pub const RACE_AFTER: usize = 120;
-/// Number of candidates that enter this race.
+/// Number of candidates in this race.
 pub const SURVIVORS: usize = 20;
 
 /// A search among candidates, identified by their indices. Index 0 is the baseline.

@@ -1,16 +1,16 @@
 //! Simulated programs: log times of all candidates for one random program of a kind. They make the prior of a search,
 //! and serve to evaluate it; they do not predict a program. Must not depend on measurements.
 //!
-//! The parts of the generic kind follow Pandia (Goodman, Varisteas and Harris, `EuroSys` 2017); what grows with the
-//! number of threads follows the universal scalability law (Gunther, 2007).
+//! The generic kind follows Pandia (Goodman, Varisteas and Harris, `EuroSys` 2017); its costs that
+//! grow with the number of threads follow the universal scalability law (Gunther, 2007).
 
 use super::features::{ByLevel, CandidateFeatures, FeatureTable, Features, MachineSummary, PagePolicy};
 use super::random::Random;
 use crate::values::plan::ProgramKind;
 
-/// Relative costs of a pair of threads by where they meet.
+/// Relative communication costs of two threads by the level that they share.
 const COMMUNICATION: ByLevel = [0.5, 0.9, 1.0, 2.1, 2.5, 4.0];
-/// Exponent by which further threads of a core gain less.
+/// Exponent of the diminishing gain of further threads on a core.
 const SIBLING_EXPONENT: f64 = 0.6;
 
 /// A program of a kind on a machine, for one number of threads.
@@ -91,7 +91,7 @@ impl CandidateFeatures {
     }
 }
 
-/// Returns a number near 1 by which a usual constant is multiplied.
+/// Returns a random value near the usual one: log-normal, with a deviation of 25 %.
 fn around(random: &mut Random, usual: f64) -> f64 {
     usual * (0.25 * random.normal()).exp()
 }
@@ -210,7 +210,7 @@ impl Scene<'_> {
         })
     }
 
-    /// The lock's cost is its handover between CPUs; beyond saturation, waiting adds up.
+    /// Threads pass a lock between CPUs, which costs time; once it is saturated, they wait.
     fn lock(&self, random: &mut Random) -> Vec<f64> {
         let cores = Cores {
             siblings: random.uniform(1.1, 1.5),
