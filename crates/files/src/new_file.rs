@@ -1,7 +1,7 @@
 //! A file without a name until it is complete. Must not depend on its content.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Permissions};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -41,8 +41,6 @@ impl NewFile {
             Some(file) => (file, None),
             None => named(&dir, name)?,
         };
-        // Held while the file has a temporary name. File systems without locks leave such names after a kill.
-        let _ = file.try_lock();
         Ok(Self { file, dir, name: name.into(), named })
     }
 
@@ -112,18 +110,34 @@ fn unnamed(dir: &OwnedFd) -> io::Result<Option<File>> {
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, ".", flags, Mode::from_bits_retain(MODE)) {
-        Ok(file) => Ok(Some(file.into())),
+        Ok(file) => {
+            let file = File::from(file);
+            // For the time between naming and renaming.
+            let _ = file.try_lock();
+            Ok(Some(file))
+        }
         // Kernels that do not know the flag return EISDIR.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
         Err(errno) => Err(errno.into()),
     }
 }
 
+/// Creates a locked file with a temporary name.
 fn named(dir: &OwnedFd, target: &OsStr) -> io::Result<(File, Option<String>)> {
-    with_random_name(|random| {
-        let name = hidden(target, random);
-        create_new_at(dir, name.as_ref(), MODE).map(|file| (file, Some(name)))
-    })
+    loop {
+        let (file, name) = with_random_name(|random| {
+            let name = hidden(target, random);
+            create_new_at(dir, name.as_ref(), MODE).map(|file| (file, name))
+        })?;
+        // File systems without locks leave such names after a kill.
+        let lock = file.try_lock();
+        let is_there = rustix::fs::statat(dir, name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        // Another process found it before it was locked.
+        if matches!(lock, Err(TryLockError::WouldBlock)) || !is_there {
+            continue;
+        }
+        return Ok((file, Some(name)));
+    }
 }
 
 /// Removes temporary names of this file that killed processes left: those that no process has locked.
@@ -233,6 +247,24 @@ mod tests {
         used.lock().unwrap();
         NewFile::create(&path).unwrap().replace().unwrap();
         assert_eq!(names(dir.path()), [".a.1123456789abcdef.nearfar-partial", "a"]);
+    }
+
+    #[test]
+    fn concurrent_removal_does_not_affect_named_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        let (parent, name) = open_parent(&path).unwrap();
+                        remove_stale(&parent, name);
+                        with_name(&path).replace().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(names(dir.path()), ["a"]);
     }
 
     #[test]
