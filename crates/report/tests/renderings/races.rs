@@ -241,19 +241,24 @@ fn search_states_what_may_be_missed_and_what_was_not_run() {
     assert_snapshot!("search_claims", texts.join("\n----\n"));
 }
 
-#[test]
-fn search_is_drawn_as_predictions_and_learning_curve() {
-    let (run, answer) = (run(), searched());
+/// Returns the report of a run with this result.
+fn page(run: &Run, answer: &PlaceResult) -> String {
     let section = RunSection {
         record: &run.record,
         finding: &run.finding,
         comparison: None,
-        answer: Some(&answer),
+        answer: Some(answer),
         size: None,
         map: None,
         trials: &run.trials,
     };
-    let html = render(&ReportPage { runs: vec![section], generated_by: "nearfar".into(), ..ReportPage::default() });
+    render(&ReportPage { runs: vec![section], generated_by: "nearfar".into(), ..ReportPage::default() })
+}
+
+#[test]
+fn search_is_drawn_as_predictions_and_learning_curve() {
+    let (run, answer) = (run(), searched());
+    let html = page(&run, &answer);
     let begin = html.find("<h3>The search</h3>").expect("there was a search");
     let part = &html[begin..html[begin..].find("<table").map_or(html.len(), |end| begin + end)];
     assert_eq!(part.matches("<figure>").count(), 2, "{part}");
@@ -305,17 +310,7 @@ fn pair_of_commands_has_lines_for_both() {
 #[test]
 fn race_is_rendered_as_html() {
     let (run, answer) = (run(), answer());
-    let section = RunSection {
-        record: &run.record,
-        finding: &run.finding,
-        comparison: None,
-        answer: Some(&answer),
-        size: None,
-        map: None,
-        trials: &run.trials,
-    };
-    let page = ReportPage { runs: vec![section], generated_by: "nearfar".into(), ..ReportPage::default() };
-    let html = render(&page);
+    let html = page(&run, &answer);
     let begin = html.find("<h3>Answer</h3>").unwrap();
     let end = html.find("<h3>Results</h3>").unwrap();
     assert_snapshot!("race_page", &html[begin..end]);
