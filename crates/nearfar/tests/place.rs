@@ -418,8 +418,9 @@ fn race(flags: &[&str], command: &[&str]) -> Value {
     let shown = run(&store, &["show", "--trials", "--format", "json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("show prints JSON");
     for trial in shown["trials"].as_array().expect("a list") {
-        // A trial that other programs slow down fivefold is killed.
+        // A trial that other programs slow down fivefold is killed; trials of the baseline are not.
         if trial["status"] == "timed-out" {
+            assert_ne!(trial["placement"], json["baseline"]["placement"], "{trial:#}");
             continue;
         }
         assert_eq!(trial["status"], "completed", "{trial:#}");
