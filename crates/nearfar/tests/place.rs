@@ -145,11 +145,10 @@ fn captures() -> Vec<String> {
 }
 
 #[test]
-fn default_budget_is_kept_and_mostly_answers_on_every_capture() {
+fn default_budget_is_kept_and_answers_on_every_capture() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let captures = captures();
     assert!(captures.len() >= 7, "{captures:?}");
-    let (mut searches, mut undecided) = (0, 0);
     for (index, capture) in captures.iter().enumerate() {
         for command in [&["sort"][..], &["sharing", "{threads}"]] {
             let store = dir.path().join(format!("{index}-{}.db", command.len()));
@@ -157,16 +156,11 @@ fn default_budget_is_kept_and_mostly_answers_on_every_capture() {
             let (json, status) = race_result(&store, &["--sim", &format!("{capture}:3")], command);
             let seconds = json["seconds"].as_f64().expect("a number");
             assert!(seconds < 601.0, "{capture}: {seconds}");
-            // Five noisy pairs may not exclude a large gain. Then the budget must have been used.
-            let is_undecided = status == 3 && json["claim"] == "inconclusive" && seconds > 540.0;
-            assert!(status == 0 || is_undecided, "{capture} {command:?}: {status}, {json:#}");
-            searches += 1;
-            undecided += usize::from(is_undecided);
+            assert_eq!(status, 0, "{capture} {command:?}: {json:#}");
             let versus = &json["versus_kernel"];
             assert!(versus.is_null() || versus["pairs"].as_u64() >= Some(3), "{capture}: {versus:#}");
         }
     }
-    assert!(undecided * 7 <= searches, "{undecided} of {searches}");
 }
 
 #[test]

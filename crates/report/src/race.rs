@@ -79,8 +79,7 @@ fn kernel_is_best(answer: &PlaceResult) -> String {
 }
 
 fn no_difference(answer: &PlaceResult) -> String {
-    let Some(versus) = answer.versus_kernel else { return "No difference seen.".into() };
-    let excluded = percent_size(versus.excluded_gain_percent(answer.metric.better));
+    let Some(excluded) = answer.excluded_gain_percent.map(percent_size) else { return "No difference seen.".into() };
     let name = answer.challenger.as_ref().or(answer.winner.as_ref()).map_or(String::new(), |one| clean(&one.placement));
     let change = against(answer, &than_baseline(answer));
     format!(

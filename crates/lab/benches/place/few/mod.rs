@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use model::analysis::place::{Claim, Gain};
 use model::stats::racing::{ConfirmPlan, Confirmation, INDIFFERENCE, KILL_FACTOR, confirm_moderated};
 use model::stats::search::{Missed, Prior, Search, confirm_pairs};
 use model::values::plan::{RaceRules, stream};
@@ -168,7 +169,11 @@ impl<'a> Run<'a> {
             let winner = search.leader().unwrap_or(0);
             let missed = search.missed();
             let confirmed = (winner != 0).then(|| self.confirm(&search, winner, budget)).flatten();
-            answers.push(Answer { missed, confirmed, ..self.answer(Method::Search, budget, winner) });
+            let claim = confirmed.as_ref().map(|confirmed| {
+                let predicted = search.outlook().predictions[winner];
+                Claim::of_pairs(confirmed, &Gain::new(confirmed, Better::Lower, Some(&predicted)))
+            });
+            answers.push(Answer { missed, confirmed, claim, ..self.answer(Method::Search, budget, winner) });
         }
         answers
     }
@@ -190,6 +195,7 @@ impl<'a> Run<'a> {
             change: self.truth[winner] - self.truth[0],
             missed: None::<Missed>,
             confirmed: None,
+            claim: None,
         }
     }
 }

@@ -3,16 +3,12 @@
 use serde::Serialize;
 
 use super::RaceState;
+use super::gain::Gain;
 use crate::stats::racing::{ConfirmResult, Confirmation, Race, State};
 use crate::values::record::EndReason;
-use crate::values::workload::Better;
 
-/// A search is undecided if its pairs do not exclude a gain of this size, in percent.
-const UNDECIDED_GAIN_PERCENT: f64 = 10.0;
-/// A gain is likely if its predicted range excludes zero, and its fresh pairs exceed this many standard errors.
-const LIKELY_ERRORS: f64 = 1.0;
-/// Half-width of a 95 % interval in standard errors, approximately.
-const ERRORS_OF_INTERVAL: f64 = 2.2;
+/// A search is undecided if its pairs and its trials together do not exclude a gain of this size, in percent.
+const UNDECIDED_GAIN_PERCENT: f64 = 15.0;
 
 /// Conclusion about the winner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +59,20 @@ impl Claim {
         let has_search = state.plan().race.as_ref().is_some_and(|race| race.search.is_some());
         if has_search { of_search(state, confirmed) } else { of_race(state, confirmed) }
     }
+
+    /// Returns the claim of the fresh pairs of a search. They are few: if they show no difference, the trials of the
+    /// search count too.
+    pub fn of_pairs(confirmed: &Confirmation, gain: &Gain) -> Self {
+        match confirmed.verdict {
+            ConfirmResult::Faster => Self::Better,
+            ConfirmResult::Slower => Self::KernelIsBest,
+            ConfirmResult::NoDifferenceSeen { .. } if gain.is_likely() => Self::Likely,
+            ConfirmResult::NoDifferenceSeen { .. } if gain.excluded_percent() <= UNDECIDED_GAIN_PERCENT => {
+                Self::NoDifferenceSeen
+            }
+            ConfirmResult::NoDifferenceSeen { .. } => Self::Inconclusive,
+        }
+    }
 }
 
 /// The claim of a search with fresh pairs, which are unbiased: a candidate that led by chance is not better.
@@ -75,25 +85,7 @@ fn of_search(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Claim {
             _ => Claim::Inconclusive,
         };
     };
-    match confirmed.verdict {
-        ConfirmResult::Faster => Claim::Better,
-        ConfirmResult::Slower => Claim::KernelIsBest,
-        ConfirmResult::NoDifferenceSeen { .. } if is_likely(state, &confirmed) => Claim::Likely,
-        ConfirmResult::NoDifferenceSeen { .. }
-            if confirmed.excluded_gain_percent(state.metric().better) <= UNDECIDED_GAIN_PERCENT =>
-        {
-            Claim::NoDifferenceSeen
-        }
-        ConfirmResult::NoDifferenceSeen { .. } => Claim::Inconclusive,
-    }
-}
-
-fn is_likely(state: &RaceState<'_>, confirmed: &Confirmation) -> bool {
-    let (Some(search), Some(challenger)) = (state.search(), state.challenger()) else { return false };
-    let gain =
-        if state.metric().better == Better::Lower { -confirmed.change_percent } else { confirmed.change_percent };
-    let error = (confirmed.ci_high - confirmed.ci_low) / 2.0 / ERRORS_OF_INTERVAL;
-    gain > LIKELY_ERRORS * error && search.outlook().predictions[challenger].high < 0.0
+    Claim::of_pairs(&confirmed, &Gain::of(state, &confirmed))
 }
 
 /// The claim of a race of all candidates, without a search.

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::RaceState;
 use super::apply::{command, own_lines, second_lines};
 use super::claim::Claim;
+use super::gain::Gain;
 use super::outlook::{CurvePoint, Outlook, PercentRange, ThreadEffect, curve, thread_effect, with_search};
 use super::tally::ProgramFailures;
 use crate::placements::placement::CommandLines;
@@ -39,6 +40,9 @@ pub struct PlaceResult {
     pub ties: Vec<PlacementText>,
     /// The challenger compared with the baseline, from fresh pairs only. `None` without pairs.
     pub versus_kernel: Option<Confirmation>,
+    /// A larger gain of the challenger is excluded at 95 %, in percent of the baseline: by the pairs and, after a search,
+    /// by its trials. `None` without pairs.
+    pub excluded_gain_percent: Option<f64>,
     /// All candidates, best first.
     #[serde(rename = "ranking")]
     pub standings: Vec<RankingRow>,
@@ -158,6 +162,7 @@ impl PlaceResult {
             curve: curve(state),
             ties: ties.collect(),
             versus_kernel: confirmed,
+            excluded_gain_percent: confirmed.map(|confirmed| Gain::of(state, &confirmed).excluded_percent()),
             trials: state.trials(),
             came_to_nothing: state.tally().without_result,
             suspect: state.tally().suspect,
