@@ -5,6 +5,7 @@ mod aside;
 mod output;
 mod reap;
 mod server;
+mod spawn;
 mod start;
 mod wait;
 
@@ -273,7 +274,7 @@ fn evidence(
     counters: (&Counters, &Counters),
 ) -> Evidence {
     let mut evidence = Evidence {
-        mask_at_start: proof.mask,
+        mask_at_start: Some(proof.mask),
         switches_voluntary: Some(used.switches_voluntary),
         switches_involuntary: Some(used.switches_involuntary),
         faults_major: Some(used.faults_major),
