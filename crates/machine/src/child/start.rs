@@ -36,10 +36,12 @@ pub(super) struct StartProof {
     pub mask: CpuSet,
     /// Its memory policy as the kernel prints it.
     pub memory_policy: Result<String, SyscallError>,
+    /// Whether it entered the cgroup that follows its descendants.
+    pub is_followed: bool,
 }
 
-/// Starts the program on these CPUs.
-pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, LaunchError> {
+/// Starts the program on these CPUs, in the cgroup whose open file `cgroup.procs` is `follower`.
+pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet, follower: Option<&File>) -> Result<Started, LaunchError> {
     let program = launch.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     let refused = |what: &str, error: io::Error| {
         LaunchError::Refused(SyscallError::new(format!("{what} for '{program}'"), &error))
@@ -55,7 +57,8 @@ pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, Launch
     let stdin = stdin(&launch.stdin).map_err(|error| refused("create a standard input", error))?;
     let prepared = prepare(launch, [stdin, output, errors]).map_err(|error| refused("pass the arguments", error))?;
     let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
-    let steps = PreExec { parent: std::process::id(), mask, policy, entrance };
+    let follower = follower.map(AsRawFd::as_raw_fd);
+    let steps = PreExec { parent: std::process::id(), mask, policy, entrance, follower };
     let mut report = Report::new();
     let (mut exec_error, shared) = (None, &mut report);
     // SAFETY: the closures only make system calls with arguments prepared here and write to variables of this
@@ -113,6 +116,8 @@ struct PreExec {
     policy: Option<PolicyCode>,
     /// A cgroup with a DRAM limit: a descriptor that stays open during the launch.
     entrance: Option<RawFd>,
+    /// A cgroup that follows the descendants.
+    follower: Option<RawFd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,7 @@ struct Report {
     mask: CpuMask,
     /// The memory policy, or the errno of reading it back.
     policy: Result<(i32, NodeMask), i32>,
+    is_followed: bool,
     /// Time just before exec; `None` if a step failed.
     at: Option<Instant>,
 }
@@ -159,6 +165,7 @@ impl PreExec {
         if let Some(entrance) = self.entrance {
             syscall::enter_group(entrance)?;
         }
+        report.is_followed = self.follower.is_some_and(|group| syscall::enter_group(group).is_ok());
         report.stage = SpawnStage::Seats;
         syscall::set_affinity(0, &self.mask)?;
         report.mask = syscall::affinity(0)?;
@@ -180,7 +187,7 @@ fn errno_of(error: &io::Error) -> i32 {
 impl Report {
     fn new() -> Self {
         let (mask, policy) = (CpuMask::EMPTY, Err(0));
-        Self { stage: SpawnStage::Streams, errno: 0, mask, policy, at: None }
+        Self { stage: SpawnStage::Streams, errno: 0, mask, policy, is_followed: false, at: None }
     }
 
     fn proof(&self) -> StartProof {
@@ -189,7 +196,7 @@ impl Report {
             SyscallError::new("read back the memory policy (get_mempolicy)", &error).with_hint(mempolicy::hint(&error))
         };
         let memory_policy = self.policy.map(|(mode, nodes)| mempolicy::describe(mode, nodes)).map_err(refusal);
-        StartProof { mask: self.mask.to_set(), memory_policy }
+        StartProof { mask: self.mask.to_set(), memory_policy, is_followed: self.is_followed }
     }
 }
 
