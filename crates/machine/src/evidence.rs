@@ -1,7 +1,9 @@
 //! Monitors a trial: counters of the machine before and after it, and samples of its threads while it runs. Records
 //! facts, or the reasons why they cannot be observed, and never fails; `model::values::trial` judges the facts.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
@@ -9,8 +11,10 @@ use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, Evidence};
 use model::values::units::{Bytes, Nanos};
 
-use crate::proc::{NumaPages, Proc};
-use crate::{cpu_times, syscall, thread_time};
+use crate::proc::{MemoryMounts, NumaPages, Proc};
+use crate::thread_counts::{ThreadCounters, ThreadCounts};
+use crate::trial_cgroup::TrialCgroup;
+use crate::{cpu_times, syscall, sysfs, thread_time};
 
 /// Interval between the first two samples; it doubles after each sample up to [`INTERVAL_LONGEST`].
 const INTERVAL_FIRST: Duration = Duration::from_millis(5);
@@ -19,14 +23,15 @@ const INTERVAL_LONGEST: Duration = Duration::from_millis(100);
 /// Sampling uses at most 1/20 of the time of one CPU, for any number of threads.
 const SAMPLING_SHARE: u32 = 20;
 /// `numa_maps` walks page tables under the lock that page faults take, so it gets a smaller share.
-const PAGES_SHARE: u32 = 100;
-/// Minimum and maximum interval between two readings of `numa_maps`; it grows with the elapsed time.
+const PAGES_SHARE: u32 = 40;
+/// Minimum and maximum interval between two readings of `numa_maps`.
 const PAGES_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(10));
+/// The interval is a quarter of the elapsed time, so that pages moved in the first three quarters of a trial are seen
+/// whenever it ends.
+const PAGES_READINGS_PER_TIME: u32 = 4;
 /// Limits of one sample: only the first processes and threads of a larger trial are sampled.
 const PROCESSES_MAX: usize = 1024;
 const THREADS_MAX: usize = 4096;
-/// Maximum number of threads whose migrations are recorded.
-const THREADS_REMEMBERED_MAX: usize = 65_536;
 /// Governors take tens of milliseconds to raise the frequency, which must not be treated as throttling.
 const FREQUENCY_FROM: Duration = Duration::from_millis(200);
 
@@ -40,6 +45,8 @@ pub(crate) struct Counters {
     pressure_memory: Result<Nanos, String>,
     interrupts: Result<u64, String>,
     oom_kills: Result<u64, String>,
+    /// By cgroup, from the current one to the root.
+    throttled: Result<Vec<Nanos>, String>,
 }
 
 impl Counters {
@@ -51,6 +58,7 @@ impl Counters {
             pressure_memory: proc.pressure("memory"),
             interrupts: proc.interrupts(cpus),
             oom_kills: proc.oom_kills(),
+            throttled: sysfs::throttled(Path::new("/")),
         }
     }
 
@@ -76,6 +84,10 @@ impl Counters {
         evidence.interrupts = value_or_reason(evidence, "interrupts", interrupts);
         let oom_kills = both(&before.oom_kills, &after.oom_kills).map(more);
         evidence.oom_kills = value_or_reason(evidence, "oom_kills", oom_kills);
+        let throttled = both(&before.throttled, &after.throttled).map(|(a, b)| a.iter().zip(b).map(grown).max());
+        // Without a cgroup that can have a quota, there is no throttling.
+        let throttled = throttled.map(Option::unwrap_or_default);
+        evidence.throttled = value_or_reason(evidence, "throttled", throttled);
     }
 }
 
@@ -98,12 +110,34 @@ pub(crate) struct WatchScope {
     pub migrations_counted: bool,
 }
 
+/// The first process of a trial, which leads its own process group.
+#[derive(Clone, Debug)]
+pub(crate) struct Leader {
+    pub pid: u32,
+    /// Time of its exec.
+    pub started: Instant,
+    /// Its counters at its exec.
+    pub counters: ThreadCounters,
+    /// The cgroup that contains it and all descendants, if it could be created.
+    pub group: Option<Arc<TrialCgroup>>,
+}
+
+impl Leader {
+    /// Must be called directly after the exec.
+    pub(crate) fn observe(proc: &Proc, pid: u32, started: Instant, group: Option<Arc<TrialCgroup>>) -> Self {
+        Self { pid, started, counters: counters(proc, pid, pid), group }
+    }
+}
+
+fn counters(proc: &Proc, pid: u32, tid: u32) -> ThreadCounters {
+    ThreadCounters { migrations: proc.migrations(pid, tid), run_queue_wait: proc.run_queue_wait(pid, tid) }
+}
+
 /// Samples the threads of one trial and accumulates the observations.
 #[derive(Debug)]
 pub(crate) struct TrialMonitor {
     proc: Proc,
-    leader: u32,
-    started: Instant,
+    leader: Leader,
     scope: WatchScope,
     has_swap: bool,
     pages_readable: Result<(), String>,
@@ -118,27 +152,27 @@ pub(crate) struct TrialMonitor {
     pages: NumaPages,
     pages_misplaced: NumaPages,
     pages_error: Option<String>,
-    migrations: HashMap<u32, MigrationCount>,
+    memory_mounts: MemoryMounts,
+    /// Maximum resident memory of one process.
+    peak: Option<Bytes>,
+    counts: ThreadCounts,
+    /// Time before the polls that saw a stopped thread, each since the poll before.
+    stopped: Duration,
+    last_sample: Instant,
     frequencies: BTreeMap<CpuId, (u64, u64)>,
     frequency_error: Option<String>,
 }
 
-/// Migration counts of a thread at its first and last sample.
-#[derive(Clone, Copy, Debug)]
-struct MigrationCount {
-    from: u64,
-    to: u64,
-}
-
 impl TrialMonitor {
-    /// Creates a monitor of the process `leader`, which leads its own process group and was started at `started`.
-    pub(crate) fn new(proc: Proc, leader: u32, started: Instant, scope: WatchScope) -> Self {
+    pub(crate) fn new(proc: Proc, leader: Leader, scope: WatchScope) -> Self {
+        let memory_mounts = proc.memory_mounts();
         Self {
             has_swap: proc.has_swap(),
             pages_readable: check_pages_readable(&proc, &scope.memory),
             proc,
+            counts: ThreadCounts::since(leader.pid, leader.counters),
+            last_sample: leader.started,
             leader,
-            started,
             scope,
             pages_next: Duration::ZERO,
             samples: 0,
@@ -150,7 +184,9 @@ impl TrialMonitor {
             pages: NumaPages::default(),
             pages_misplaced: NumaPages::default(),
             pages_error: None,
-            migrations: HashMap::new(),
+            memory_mounts,
+            peak: None,
+            stopped: Duration::ZERO,
             frequencies: BTreeMap::new(),
             frequency_error: None,
         }
@@ -172,16 +208,21 @@ impl TrialMonitor {
         interval(self.samples, cost)
     }
 
-    /// Returns the leader, its descendants, and orphans of its group, which this process adopts as a subreaper.
+    /// Returns the processes of the trial's cgroup; without one, the leader, its descendants, and their orphans, which
+    /// this process adopts as a subreaper.
     fn processes(&self) -> Vec<u32> {
-        let own = std::process::id();
-        let Some(adopted) = self.proc.children(own) else {
-            return self.proc.processes_of_group(self.leader);
+        if let Some(group) = &self.leader.group {
+            // The ended leader is not listed, but not reaped either.
+            let mut pids = group.processes();
+            pids.retain(|pid| *pid != self.leader.pid);
+            pids.insert(0, self.leader.pid);
+            pids.truncate(PROCESSES_MAX);
+            return pids;
+        }
+        let Some(adopted) = self.proc.children(std::process::id()) else {
+            return self.proc.processes_of_group(self.leader.pid);
         };
-        let in_group = |pid: &u32| {
-            *pid == self.leader || self.proc.thread_stat(*pid, *pid).is_some_and(|stat| stat.group == self.leader)
-        };
-        let mut pids: Vec<u32> = adopted.into_iter().filter(in_group).collect();
+        let mut pids: Vec<u32> = adopted.into_iter().filter(|pid| self.is_of_trial(*pid)).collect();
         let mut next = 0;
         while let Some(pid) = pids.get(next).copied().filter(|_| pids.len() < PROCESSES_MAX) {
             pids.extend(self.proc.children(pid).unwrap_or_default());
@@ -191,41 +232,48 @@ impl TrialMonitor {
         pids
     }
 
+    /// Returns whether a child of this process belongs to the trial: the leader, an orphan of its group, or an orphan
+    /// that has left the session since. This process starts no others that leave its session during a trial.
+    fn is_of_trial(&self, pid: u32) -> bool {
+        let stat = |pid| self.proc.thread_stat(pid, pid);
+        let (Some(child), Some(leader)) = (stat(pid), stat(self.leader.pid)) else { return false };
+        let has_left = child.session != leader.session && child.started >= leader.started;
+        child.group == self.leader.pid || has_left
+    }
+
     fn sample_threads(&mut self, pids: &[u32]) -> u64 {
-        let mut threads = 0;
+        let (mut threads, mut any_stopped) = (0, false);
+        let since = std::mem::replace(&mut self.last_sample, Instant::now());
         for pid in pids {
             for tid in self.proc.threads(*pid) {
                 if threads == THREADS_MAX {
                     self.capped = true;
                     return threads as u64;
                 }
-                threads += usize::from(self.sample_thread(*pid, tid));
+                let Some(state) = self.sample_thread(*pid, tid) else { continue };
+                threads += 1;
+                // By a signal, or by a debugger.
+                any_stopped |= matches!(state, 'T' | 't');
             }
+        }
+        if any_stopped {
+            self.stopped += self.last_sample.duration_since(since);
         }
         threads as u64
     }
 
-    /// Returns whether the thread still exists.
-    fn sample_thread(&mut self, pid: u32, tid: u32) -> bool {
-        let Some(stat) = self.proc.thread_stat(pid, tid) else { return false };
+    /// Returns the state of the thread, or `None` if it has ended.
+    fn sample_thread(&mut self, pid: u32, tid: u32) -> Option<char> {
+        let stat = self.proc.thread_stat(pid, tid)?;
         self.cpus_seen.insert(stat.cpu);
         if let Ok(mask) = syscall::affinity(tid) {
             self.masks = self.masks.union(&mask.to_set());
         }
-        if !self.scope.migrations_counted && self.migrations.len() < THREADS_REMEMBERED_MAX {
-            self.sample_migrations(pid, tid);
-        }
-        if stat.state == 'R' && self.started.elapsed() > FREQUENCY_FROM {
+        self.counts.note(tid, counters(&self.proc, pid, tid));
+        if stat.state == 'R' && self.leader.started.elapsed() > FREQUENCY_FROM {
             self.sample_frequency(stat.cpu);
         }
-        true
-    }
-
-    fn sample_migrations(&mut self, pid: u32, tid: u32) {
-        let Some(count) = self.proc.migrations(pid, tid) else { return };
-        // The leader was pinned before its exec, which may have moved it; other threads exist only in the trial.
-        let from = if tid == self.leader { count } else { 0 };
-        self.migrations.entry(tid).or_insert(MigrationCount { from, to: count }).to = count;
+        Some(stat.state)
     }
 
     /// Must be called only for CPUs on which the trial is running: the frequency of an idle core is irrelevant.
@@ -250,21 +298,24 @@ impl TrialMonitor {
     }
 
     fn sample_pages(&mut self, pids: &[u32]) {
-        let now = self.started.elapsed();
+        let now = self.leader.started.elapsed();
         if self.pages_readable.is_err() || now < self.pages_next {
             return;
         }
-        let began = Instant::now();
+        // Thread time, as in `sample`.
+        let began = thread_time::used();
         let mut sum = NumaPages::default();
         for pid in pids {
-            match self.proc.numa_pages(*pid) {
+            self.peak = self.peak.max(self.proc.peak_memory(*pid));
+            match self.proc.numa_pages(*pid, &self.memory_mounts) {
                 Ok(pages) => sum.add(&pages),
                 Err(error) => self.pages_error = Some(format!("/proc/{pid}/numa_maps: {error}")),
             }
         }
         self.record_pages(sum);
         let (first, longest) = PAGES_INTERVALS;
-        self.pages_next = now + now.clamp(first, longest).max(began.elapsed() * PAGES_SHARE);
+        let cost = thread_time::used().saturating_sub(began);
+        self.pages_next = now + (now / PAGES_READINGS_PER_TIME).clamp(first, longest).max(cost * PAGES_SHARE);
     }
 
     /// Keeps the reading with the most anonymous pages, because a program may free pages near its end, and the reading
@@ -297,8 +348,9 @@ impl TrialMonitor {
         if large && worse { self.pages_misplaced.clone() } else { self.pages.clone() }
     }
 
-    /// Records all observations in the evidence.
-    pub(crate) fn into_evidence(self, evidence: &mut Evidence) {
+    /// Records all observations in the evidence. `max_rss` is that of the ended trial.
+    pub(crate) fn into_evidence(self, max_rss: Bytes, evidence: &mut Evidence) {
+        self.explain_waits(evidence);
         let pages = self.pages_to_judge();
         evidence.polls = self.samples;
         evidence.threads_seen = self.threads_seen;
@@ -319,15 +371,21 @@ impl TrialMonitor {
             evidence.unavailable.insert("swapped".into(), gone.into());
         }
         if !self.scope.migrations_counted {
-            let sampled = (!self.migrations.is_empty()).then(|| migrations(&self.migrations));
-            let sampled =
-                sampled.ok_or("/proc/PID/sched cannot be read: the process ended early, or the kernel lacks the file");
+            let sampled = self
+                .counts
+                .migrations()
+                .ok_or("/proc/PID/sched cannot be read: the process ended early, or the kernel lacks the file");
             evidence.migrations = value_or_reason(evidence, "migrations", sampled);
         }
         if pages.anonymous_count() == 0 {
             let why = self.pages_readable.err().or(self.pages_error).unwrap_or_else(|| gone.into());
             evidence.unavailable.insert("pages".into(), why);
         }
+        evidence.pages_peak = self.peak.map(|polled| {
+            // A new process inherits the peak of this one, which therefore hides lower peaks.
+            let own = self.proc.peak_memory(std::process::id()).unwrap_or_default();
+            polled.max(if max_rss > own { max_rss } else { polled }).0 / syscall::page_bytes() as u64
+        });
         evidence.pages = pages.anonymous;
         evidence.file_pages = pages.file;
         evidence.local_nodes = self.scope.local_nodes.filter(|_| self.scope.memory == MemoryPolicy::Local);
@@ -336,6 +394,15 @@ impl TrialMonitor {
         });
         evidence.frequency_khz = value_or_reason(evidence, "frequency_khz", frequency);
         evidence.cpus_seen = self.cpus_seen;
+    }
+
+    fn explain_waits(&self, evidence: &mut Evidence) {
+        let waits = self.counts.run_queue_wait();
+        let waits = waits.ok_or("/proc/PID/schedstat cannot be read: the kernel lacks the file (CONFIG_SCHED_INFO)");
+        let waits = value_or_reason(evidence, "run_queue_wait", waits);
+        (evidence.run_queue_wait, evidence.run_queue_wait_max) = waits.unzip();
+        let polled = Nanos(self.stopped.as_nanos() as u64);
+        evidence.stopped = evidence.stopped.max((self.samples > 0).then_some(polled));
     }
 }
 
@@ -352,10 +419,6 @@ fn check_pages_readable(proc: &Proc, memory: &MemoryPolicy) -> Result<(), String
 fn interval(samples: u64, cost: Duration) -> Duration {
     let doublings = samples.saturating_sub(1).min(16) as u32;
     (INTERVAL_FIRST * (1 << doublings)).min(INTERVAL_LONGEST).max(cost * SAMPLING_SHARE)
-}
-
-fn migrations(by_thread: &HashMap<u32, MigrationCount>) -> u64 {
-    by_thread.values().map(|count| count.to.saturating_sub(count.from)).sum()
 }
 
 /// Returns the lowest and highest frequency of the CPU on which they differ most. CPUs are not compared with each
@@ -377,7 +440,8 @@ mod tests {
         let node_0 = || NodeSet::parse_list("0").unwrap();
         let check_of = |memory: MemoryPolicy, readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
             let scope = WatchScope { memory, local_nodes: Some(node_0()), migrations_counted: true };
-            let mut monitor = TrialMonitor::new(Proc::live(), 1, Instant::now(), scope);
+            let leader = Leader::observe(&Proc::live(), 1, Instant::now(), None);
+            let mut monitor = TrialMonitor::new(Proc::live(), leader, scope);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
             readings.iter().for_each(|reading| {
                 monitor.record_pages(NumaPages { anonymous: pages(reading), file: BTreeMap::new() });

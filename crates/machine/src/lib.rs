@@ -30,8 +30,10 @@ mod syscall;
 
 pub use syscall::SyscallError;
 mod sysfs;
+mod thread_counts;
 pub mod thread_time;
 pub mod token;
 pub mod topology;
+mod trial_cgroup;
 pub mod tune;
 pub mod undo;

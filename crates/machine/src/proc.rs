@@ -1,7 +1,7 @@
 //! Reads the kernel's files about processes and CPU activity. Every reader takes the directory that contains `proc` and
 //! `sys`, and every parser takes text, so that tests can use recorded files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ pub(crate) struct ThreadStat {
     pub state: char,
     pub parent: u32,
     pub group: u32,
+    pub session: u32,
+    /// Time of its start, in clock ticks since boot.
+    pub started: u64,
     /// CPU on which it runs or ran last.
     pub cpu: CpuId,
 }
@@ -112,9 +115,19 @@ impl Proc {
         parse_migrations(&self.text(&format!("proc/{pid}/task/{tid}/sched")).ok()?)
     }
 
+    /// Returns for how long a thread has waited for a CPU since its start.
+    pub(crate) fn run_queue_wait(&self, pid: u32, tid: u32) -> Option<Nanos> {
+        parse_run_queue_wait(&self.text(&format!("proc/{pid}/task/{tid}/schedstat")).ok()?)
+    }
+
     /// Returns the swapped-out memory of a process, or `None` if it has ended.
     pub(crate) fn swapped(&self, pid: u32) -> Option<Bytes> {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmSwap")
+    }
+
+    /// Returns the maximum resident memory that a process has had since its exec, or `None` if it has ended.
+    pub(crate) fn peak_memory(&self, pid: u32) -> Option<Bytes> {
+        sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmHWM")
     }
 
     /// Returns whether the machine uses any swap.
@@ -123,12 +136,26 @@ impl Proc {
         self.text("proc/swaps").is_ok_and(|text| text.lines().count() > 1)
     }
 
-    /// Returns the pages of a process by node.
-    pub(crate) fn numa_pages(&self, pid: u32) -> io::Result<NumaPages> {
-        let mut bytes = Vec::new();
-        let path = self.root.join(format!("proc/{pid}/numa_maps"));
-        File::open(path)?.take(NUMA_MAPS_BYTES_MAX).read_to_end(&mut bytes)?;
-        Ok(parse_numa_maps(&String::from_utf8_lossy(&bytes)))
+    /// Returns the pages of a process by node. `mounts` are those of file systems in memory.
+    pub(crate) fn numa_pages(&self, pid: u32, mounts: &MemoryMounts) -> io::Result<NumaPages> {
+        let read = |file: &str| -> io::Result<String> {
+            let mut bytes = Vec::new();
+            let path = self.root.join(format!("proc/{pid}/{file}"));
+            File::open(path)?.take(NUMA_MAPS_BYTES_MAX).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let numa_maps = read("numa_maps")?;
+        // Few programs map such files, so `maps` is rarely needed.
+        let has_some = numa_maps.lines().filter_map(mapped_file).any(|file| mounts.contain(file));
+        let maps = if has_some { read("maps")? } else { String::new() };
+        let shared = shared_mappings(&maps);
+        let is_memory = |start: &str, file: &str| has_no_disk(file) || (shared.contains(start) && mounts.contain(file));
+        Ok(parse_numa_maps(&numa_maps, is_memory))
+    }
+
+    /// Returns the mount points of the file systems whose files are memory.
+    pub(crate) fn memory_mounts(&self) -> MemoryMounts {
+        MemoryMounts::parse(&self.text("proc/self/mountinfo").unwrap_or_default())
     }
 
     /// Returns the CPU times of all online CPUs since boot.
@@ -176,6 +203,42 @@ impl Proc {
     }
 }
 
+/// All mount points, and whether the files in each are memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MemoryMounts(Vec<(String, bool)>);
+
+impl MemoryMounts {
+    /// The kernel escapes spaces in mount points as in the file names of `numa_maps`.
+    fn parse(mountinfo: &str) -> Self {
+        let mount = |line: &str| {
+            let (before, after) = line.split_once(" - ")?;
+            let is_memory = ["tmpfs", "ramfs", "rootfs", "hugetlbfs"].contains(&after.split_whitespace().next()?);
+            Some((before.split_whitespace().nth(4)?.to_owned(), is_memory))
+        };
+        Self(mountinfo.lines().filter_map(mount).collect())
+    }
+
+    /// Returns whether the innermost mount that contains the file is in memory; of several on one mount point, the last.
+    fn contain(&self, file: &str) -> bool {
+        let contains = |mount: &str| match file.strip_prefix(mount) {
+            Some(rest) => mount.ends_with('/') || rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
+        let innermost = self.0.iter().filter(|(mount, _)| contains(mount)).max_by_key(|(mount, _)| mount.len());
+        innermost.is_some_and(|(_, is_memory)| *is_memory)
+    }
+}
+
+/// Returns the start addresses of the shared mappings in `maps`, as text.
+fn shared_mappings(maps: &str) -> BTreeSet<&str> {
+    let shared = |line: &'_ str| line.split_whitespace().nth(1).is_some_and(|mode| mode.ends_with('s'));
+    maps.lines().filter(|line| shared(line)).filter_map(|line| Some(line.split_once('-')?.0)).collect()
+}
+
+fn mapped_file(line: &str) -> Option<&str> {
+    line.split_whitespace().find_map(|word| word.strip_prefix("file="))
+}
+
 fn numbers_in(dir: &Path) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
@@ -191,14 +254,25 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
         state: field(3)?.chars().next()?,
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
+        started: field(22)?.parse().ok()?,
         cpu: CpuId(field(39)?.parse().ok()?),
     })
 }
 
 /// Parses the total of the `some` line of a pressure file: the time for which at least one thread waited.
 pub(crate) fn parse_pressure(text: &str) -> Option<Nanos> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let total = some.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    pressure_total(text, "some ")
+}
+
+/// Parses the total of the `full` line of a pressure file: the time for which all threads waited that were not idle.
+pub(crate) fn parse_full_pressure(text: &str) -> Option<Nanos> {
+    pressure_total(text, "full ")
+}
+
+fn pressure_total(text: &str, kind: &str) -> Option<Nanos> {
+    let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
+    let total = line.split_whitespace().find_map(|word| word.strip_prefix("total="))?;
     Some(Nanos(total.parse::<u64>().ok()?.saturating_mul(1000)))
 }
 
@@ -228,6 +302,11 @@ fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
     Some(sum)
 }
 
+/// Parses `running waiting slices`, in ns.
+fn parse_run_queue_wait(text: &str) -> Option<Nanos> {
+    Some(Nanos(text.split_whitespace().nth(1)?.parse().ok()?))
+}
+
 fn parse_migrations(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("se.nr_migrations"))?;
     line.split_once(':')?.1.trim().parse().ok()
@@ -242,7 +321,9 @@ fn parse_migrations(text: &str) -> Option<u64> {
 ///
 /// Some file systems (tmpfs, the root of the NUMA guest) have their own memory policy, which overrides that of the
 /// process even for copies; such copies count as file pages. The stack has the policy of the process.
-fn parse_numa_maps(text: &str) -> NumaPages {
+///
+/// `is_memory` returns whether a mapping, by its start address and file, is shared memory, which counts as anonymous.
+fn parse_numa_maps(text: &str, is_memory: impl Fn(&str, &str) -> bool) -> NumaPages {
     let process_policy = text.lines().find(|line| line.split_whitespace().any(|word| word == "stack")).and_then(policy);
     let mut pages = NumaPages::default();
     for line in text.lines() {
@@ -251,7 +332,8 @@ fn parse_numa_maps(text: &str) -> NumaPages {
             |key: &str| fields().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<u64>().ok());
         let by_node: Vec<(NodeId, u64)> = fields().filter_map(node_and_pages).collect();
         let total: u64 = by_node.iter().map(|(_, pages)| pages).sum();
-        let on_disk = fields().find_map(|word| word.strip_prefix("file=")).is_some_and(|file| !has_no_disk(file));
+        let start = line.split_whitespace().next().unwrap_or_default();
+        let on_disk = mapped_file(line).is_some_and(|file| !is_memory(start, file));
         let copies =
             if process_policy.is_some() && policy(line) != process_policy { 0 } else { number("anon").unwrap_or(0) };
         let of_file = if on_disk { total.saturating_sub(copies) } else { 0 };
@@ -297,15 +379,15 @@ mod tests {
     }
 
     fn stat_line(name: &str, state: char, parent: u32, group: u32, cpu: u32) -> String {
-        // Fields 6 to 38 are irrelevant.
-        let between = vec!["0"; 33].join(" ");
-        format!("42 ({name}) {state} {parent} {group} {between} {cpu} 0 0 0 0 0 0")
+        // Fields 7 to 21 and 23 to 38 are irrelevant.
+        let zeros = |count| vec!["0"; count].join(" ");
+        format!("42 ({name}) {state} {parent} {group} 5 {} 99 {} {cpu} 0 0 0 0 0 0", zeros(15), zeros(16))
     }
 
     #[test]
     fn stat_is_parsed_after_any_process_name() {
         for name in ["cat", "a b", "a) R 1 (b", "((", ") S 9 9", ""] {
-            let expected = ThreadStat { state: 'R', parent: 7, group: 8, cpu: CpuId(3) };
+            let expected = ThreadStat { state: 'R', parent: 7, group: 8, session: 5, started: 99, cpu: CpuId(3) };
             assert_eq!(parse_thread_stat(&stat_line(name, 'R', 7, 8, 3)), Some(expected), "{name}");
         }
         for text in ["", "42 (cat", "42 (cat) R 1 2", "42 (cat) R x 2"] {
@@ -321,8 +403,34 @@ mod tests {
         let text =
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
         assert_eq!(parse_pressure(text), Some(Nanos(1_234_000)));
+        assert_eq!(parse_full_pressure(text), Some(Nanos(9_000)));
         assert_eq!(parse_pressure("full avg10=0 total=3"), None);
         assert_eq!(parse_pressure(""), None);
+    }
+
+    #[test]
+    fn run_queue_wait_is_the_second_number() {
+        assert_eq!(parse_run_queue_wait("145318822 174541000 26\n"), Some(Nanos(174_541_000)));
+        assert_eq!(parse_run_queue_wait("1"), None);
+    }
+
+    /// Recorded in the NUMA guest: a shared file in a tmpfs, bound to the wrong node, counted as page cache.
+    #[test]
+    fn shared_files_in_memory_count_as_anonymous() {
+        let mounts = MemoryMounts::parse(
+            "1 0 0:2 / / rw - ext4 /dev/vda rw\n2 1 0:5 / /run rw shared:1 - tmpfs tmpfs rw\n\
+            3 2 0:6 / /run/disk rw - xfs /dev/vdb rw\n",
+        );
+        let files = ["/run/a", "/run", "/running/a", "/run/disk/a", "/a"].map(|file| mounts.contain(file));
+        assert_eq!(files, [true, true, false, false, false]);
+        let maps = "7f0000000000-7f0000400000 rw-s 00000000 00:05 7 /run/a\n\
+            7f1000000000-7f1000400000 rw-p 00000000 00:05 7 /run/a\n";
+        let shared = shared_mappings(maps);
+        let numa_maps = "7f0000000000 bind:1 file=/run/a dirty=9533 N1=9533 kernelpagesize_kB=4\n\
+            7f1000000000 default file=/run/a mapped=3 N0=3 kernelpagesize_kB=4\n";
+        let pages = parse_numa_maps(numa_maps, |start, file| shared.contains(start) && mounts.contain(file));
+        assert_eq!(pages.anonymous, BTreeMap::from([(NodeId(1), 9533)]));
+        assert_eq!(pages.file, BTreeMap::from([(NodeId(0), 3)]), "private mappings have the policy of the file");
     }
 
     #[test]
@@ -350,19 +458,19 @@ mod tests {
 7f3000000000 default
 7ffd00000000 default stack anon=2 dirty=2 N1=2 kernelpagesize_kB=4
 ";
-        let pages = parse_numa_maps(text);
+        let pages = parse_numa_maps(text, |_, file| has_no_disk(file));
         let huge = 2 * 2048 / base_page_kib();
         assert_eq!(pages.anonymous, [(NodeId(0), 204), (NodeId(1), 105 + huge)].into());
         assert_eq!(pages.file, [(NodeId(0), 4), (NodeId(1), 1)].into());
         assert_eq!(pages.anonymous_count(), 309 + huge);
-        assert_eq!(parse_numa_maps("nonsense N0"), NumaPages::default());
+        assert_eq!(parse_numa_maps("nonsense N0", |_, file| has_no_disk(file)), NumaPages::default());
         // As in the NUMA guest, whose root is a tmpfs that prefers node 0.
         let on_tmpfs = "\
 005e2000 prefer:0 file=/bin/busybox anon=3 dirty=3 active=0 N0=3 kernelpagesize_kB=4
 16838000 bind:2 heap anon=3 dirty=3 active=0 N2=3 kernelpagesize_kB=4
 7ffe12b8 bind:2 stack anon=4 dirty=4 active=1 N2=4 kernelpagesize_kB=4
 ";
-        let pages = parse_numa_maps(on_tmpfs);
+        let pages = parse_numa_maps(on_tmpfs, |_, file| has_no_disk(file));
         assert_eq!(pages.anonymous, [(NodeId(2), 7)].into());
         assert_eq!(pages.file, [(NodeId(0), 3)].into());
     }

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_long, c_uint, c_ulong, c_void};
@@ -68,14 +68,6 @@ impl CpuMask {
     pub(crate) fn to_set(self) -> CpuSet {
         bits(&self.0).map(CpuId).collect()
     }
-
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.0
-    }
-
-    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        &mut self.0
-    }
 }
 
 impl NodeMask {
@@ -89,14 +81,6 @@ impl NodeMask {
 
     pub(crate) fn to_set(self) -> NodeSet {
         bits(&self.0).map(NodeId).collect()
-    }
-
-    pub(crate) fn words(&self) -> &[u64] {
-        &self.0
-    }
-
-    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        &mut self.0
     }
 }
 
@@ -365,14 +349,6 @@ pub(crate) fn set_oom_score_max() {
             libc::close(file);
         }
     }
-}
-
-/// write(2) of a short message to a pipe; up to `PIPE_BUF` bytes are written atomically.
-pub(crate) fn write_message(pipe: &OwnedFd, message: &[u8]) -> io::Result<()> {
-    // SAFETY: the kernel reads message.len() bytes of a live slice.
-    let written =
-        checked(|| unsafe { libc::write(pipe.as_raw_fd(), message.as_ptr().cast(), message.len()) as c_long })?;
-    if written as usize == message.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EIO)) }
 }
 
 #[cfg(test)]

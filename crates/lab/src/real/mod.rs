@@ -115,6 +115,7 @@ impl RealExecutor {
         evidence.far = output.far;
         if !output.pages.is_empty() {
             evidence.pages = output.pages;
+            evidence.pages_peak = None;
             evidence.unavailable.remove("pages");
         }
         // CPU times of the kernel exclude its preparation.

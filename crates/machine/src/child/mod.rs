@@ -5,7 +5,9 @@ mod aside;
 mod output;
 mod reap;
 mod server;
+mod spawn;
 mod start;
+mod stops;
 mod wait;
 
 use std::ffi::OsString;
@@ -15,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Once, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::hint::Hinted;
 use model::values::id_set::CpuSet;
@@ -24,11 +26,12 @@ use model::values::trial::Evidence;
 use model::values::units::{Bytes, Nanos};
 
 use crate::affinity;
-use crate::evidence::{Counters, TrialMonitor, WatchScope};
+use crate::evidence::{Counters, Leader, TrialMonitor, WatchScope};
 use crate::perf;
 use crate::proc::Proc;
 use crate::syscall::SyscallError;
 use crate::sysfs;
+use crate::trial_cgroup::TrialCgroup;
 use aside::Aside;
 use reap::ResourceUsage;
 pub use server::{Readiness, ServerCommand, ServerError, with_server};
@@ -187,7 +190,7 @@ pub fn is_ignored(signal: i32) -> bool {
 
 /// Runs a process until it ends and collects the evidence. Setting one of `stop`, from a signal handler or another
 /// thread, ends it early. While it runs, the calling thread stays off its CPUs if there are others. The remaining
-/// processes of its group are killed before this returns; processes that left the group are not tracked.
+/// processes of its group are killed before this returns; processes that left the group are observed, but continue.
 ///
 /// The child is killed when the calling thread ends, even by SIGKILL; its own children are not.
 pub fn run(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<ProcessResult, LaunchError> {
@@ -218,6 +221,7 @@ fn observe(
     attend: impl FnOnce(Started) -> Result<WaitOutcome, LaunchError>,
 ) -> Result<ProcessResult, LaunchError> {
     let proc = Proc::live();
+    let follower = Follower::create(launch);
     let before = Counters::read(&proc, cpus);
     let counter = Counter::open(launch.migrations);
     // The monitoring thread starts before the trial, so that its creation does not disturb it.
@@ -232,34 +236,80 @@ fn observe(
             };
             scope.spawn(move || watch(proc, watch_scope, &receive))
         };
-        let started = start::start(launch, cpus)?;
-        // A failed send means that the monitor panicked; the join below reports it.
-        let _ = send.send(Some((started.pid, started.at)));
+        let started = start::start(launch, cpus, follower.entrance())?;
+        let follower = follower.entered(started.proof.is_followed);
+        let stall = follower.cpu_stall();
         let (proof, pid) = (started.proof.clone(), started.pid);
+        // A failed send means that the monitor panicked; the join below reports it.
+        let _ = send.send(Leader::observe(&proc, pid, started.at, follower.group()));
+        let stops = scope.spawn(move || stops::measure(pid));
         let attended = attend(started);
         let after = Counters::read(&proc, cpus);
+        let stalled = follower.cpu_stall_since(stall);
         drop(send);
         let monitor = monitoring.join().expect("the monitor does not panic");
         let used = reap::all(pid, &proc)?;
+        let stopped = stops.join().expect("the thread that waits for stops does not panic");
         let attended = attended?.drain_rest();
         let mut evidence = evidence(proof, &attended, &used, (&before, &after));
+        evidence.stopped = Some(Nanos(stopped.as_nanos() as u64));
+        match stalled {
+            Ok(stalled) => evidence.cpu_stall = Some(stalled),
+            Err(why) => drop(evidence.unavailable.insert("cpu_stall".into(), why)),
+        }
         counter.explain(&mut evidence);
         if let Some(monitor) = monitor {
-            monitor.into_evidence(&mut evidence);
+            monitor.into_evidence(used.max_rss, &mut evidence);
         }
         Ok(finished(attended, &used, evidence))
     })
 }
 
-type Leader = Option<(u32, Instant)>;
+/// The cgroup that follows the descendants of a trial, or the reason why there is none.
+struct Follower(Result<(Arc<TrialCgroup>, File), String>);
+
+impl Follower {
+    fn create(launch: &SpawnSpec) -> Self {
+        // A process is in one cgroup of version 2 only.
+        if launch.entrance.is_some() {
+            return Self(Err("it runs in a cgroup with a DRAM limit".into()));
+        }
+        let entrance = |group: TrialCgroup| {
+            let file = group.entrance().map_err(|error| format!("enter a cgroup: {error}"))?;
+            Ok((Arc::new(group), file))
+        };
+        Self(TrialCgroup::create(Path::new("/")).and_then(entrance))
+    }
+
+    fn entrance(&self) -> Option<&File> {
+        self.0.as_ref().ok().map(|(_, file)| file)
+    }
+
+    fn entered(self, is_inside: bool) -> Self {
+        Self(self.0.and_then(|group| if is_inside { Ok(group) } else { Err("it could not enter a cgroup".into()) }))
+    }
+
+    fn group(&self) -> Option<Arc<TrialCgroup>> {
+        self.0.as_ref().ok().map(|(group, _)| Arc::clone(group))
+    }
+
+    fn cpu_stall(&self) -> Result<Nanos, String> {
+        self.0.as_ref().map_err(Clone::clone).and_then(|(group, _)| group.cpu_stall())
+    }
+
+    /// Returns the growth since a reading.
+    fn cpu_stall_since(&self, before: Result<Nanos, String>) -> Result<Nanos, String> {
+        Ok(Nanos(self.cpu_stall()?.0.saturating_sub(before?.0)))
+    }
+}
 
 /// Samples the trial from its start until the sender is dropped, and once after that.
 fn watch(proc: Proc, question: WatchScope, from: &Receiver<Leader>) -> Option<TrialMonitor> {
-    let (leader, started) = from.recv().ok().flatten()?;
-    let mut watch = TrialMonitor::new(proc, leader, started, question);
+    let leader = from.recv().ok()?;
+    let mut watch = TrialMonitor::new(proc, leader, question);
     let mut pause = watch.sample();
-    // Nothing is ever sent: the wait ends by timeout or with the trial.
-    while from.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
+    // No second leader is ever sent: the wait ends by timeout or with the trial.
+    while matches!(from.recv_timeout(pause), Err(mpsc::RecvTimeoutError::Timeout)) {
         pause = watch.sample();
     }
     watch.sample();
@@ -273,7 +323,7 @@ fn evidence(
     counters: (&Counters, &Counters),
 ) -> Evidence {
     let mut evidence = Evidence {
-        mask_at_start: proof.mask,
+        mask_at_start: Some(proof.mask),
         switches_voluntary: Some(used.switches_voluntary),
         switches_involuntary: Some(used.switches_involuntary),
         faults_major: Some(used.faults_major),
@@ -352,5 +402,7 @@ impl Counter {
     }
 }
 
+#[cfg(test)]
+mod disturbance_tests;
 #[cfg(test)]
 mod tests;

@@ -1,19 +1,20 @@
-//! Starts a process: fork, bind, read back, exec. The child reports its affinity through a pipe before its first own
+//! Starts a process: bind, read back, exec. The child reports its affinity and the time before its first own
 //! instruction.
 #![allow(unsafe_code)]
 
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use model::values::id_set::CpuSet;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 
+use super::spawn::{self, Program};
 use super::{LaunchError, SpawnSpec};
 use crate::affinity;
 use crate::mempolicy::{self, PolicyCode};
@@ -22,7 +23,7 @@ use crate::syscall::{self, CpuMask, NodeMask, SyscallError};
 /// A started process that was not waited for.
 pub(super) struct Started {
     pub pid: u32,
-    /// Time just before the fork.
+    /// Time just before its exec, taken by the process itself.
     pub at: Instant,
     pub proof: StartProof,
     pub stdout: OwnedFd,
@@ -32,14 +33,15 @@ pub(super) struct Started {
 /// State that a process reports before its first own instruction.
 #[derive(Clone, Debug)]
 pub(super) struct StartProof {
-    /// Its affinity mask; `None` if the message was lost.
-    pub mask: Option<CpuSet>,
+    pub mask: CpuSet,
     /// Its memory policy as the kernel prints it.
     pub memory_policy: Result<String, SyscallError>,
+    /// Whether it entered the cgroup that follows its descendants.
+    pub is_followed: bool,
 }
 
-/// Starts the program on these CPUs.
-pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, LaunchError> {
+/// Starts the program on these CPUs, in the cgroup whose open file `cgroup.procs` is `follower`.
+pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet, follower: Option<&File>) -> Result<Started, LaunchError> {
     let program = launch.argv.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     let refused = |what: &str, error: io::Error| {
         LaunchError::Refused(SyscallError::new(format!("{what} for '{program}'"), &error))
@@ -50,48 +52,56 @@ pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet) -> Result<Started, Launch
     let policy = PolicyCode::of(&launch.memory).map_err(LaunchError::Refused)?;
     let invalid = || affinity::refusal(cpus, &io::Error::from_raw_os_error(libc::EINVAL));
     let mask = CpuMask::from_set(cpus).ok_or_else(|| LaunchError::Refused(invalid()))?;
+    let (stdout, output) = pipe().map_err(|error| refused("create a pipe", error))?;
+    let (stderr, errors) = pipe().map_err(|error| refused("create a pipe", error))?;
     let stdin = stdin(&launch.stdin).map_err(|error| refused("create a standard input", error))?;
-    let (report, proof) =
-        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|error| refused("create a pipe", error.into()))?;
-    let mut command = command(launch, stdin);
+    let prepared = prepare(launch, [stdin, output, errors]).map_err(|error| refused("pass the arguments", error))?;
     let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
-    let seating = PreExec { parent: std::process::id(), mask, policy, entrance };
-    // SAFETY: between fork and exec, `bind` only makes system calls with arguments prepared here: it allocates nothing,
-    // takes no locks and touches no memory but its stack.
-    unsafe { command.pre_exec(move || seating.bind(&proof)) };
-    let at = Instant::now();
-    let spawned = command.spawn();
-    // Dropping the command closes our end of the report pipe, so that reading it cannot block forever.
-    drop(command);
-    let message = read_message(&report);
-    let mut child = spawned.map_err(|error| explain(launch, &program, &message, &error, cpus))?;
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        unreachable!("the command was given pipes")
+    let follower = follower.map(AsRawFd::as_raw_fd);
+    let steps = PreExec { parent: std::process::id(), mask, policy, entrance, follower };
+    let mut report = Report::new();
+    let (mut exec_error, shared) = (None, &mut report);
+    // SAFETY: the closures only make system calls with arguments prepared here and write to variables of this
+    // function: they allocate nothing and take no locks.
+    let pid = unsafe {
+        spawn::start(&prepared, || steps.bind(shared), |error| exec_error = error.raw_os_error())
+            .map_err(|error| refused("create a process", error))?
     };
-    Ok(Started {
-        pid: child.id(),
-        at,
-        proof: StartProof { mask: message.mask(), memory_policy: message.memory_policy() },
-        stdout: stdout.into(),
-        stderr: stderr.into(),
+    let Some(at) = report.at.filter(|_| exec_error.is_none()) else {
+        // The process has ended; nothing else waits for it.
+        let _ = syscall::wait_for_child(pid);
+        return Err(explain(launch, &program, &report, exec_error.unwrap_or_default(), cpus));
+    };
+    Ok(Started { pid, at, proof: report.proof(), stdout, stderr })
+}
+
+/// A pipe whose ends are not inherited.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
+}
+
+fn prepare(launch: &SpawnSpec, streams: [OwnedFd; 3]) -> io::Result<Program> {
+    let string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
+    let overridden = |name: &OsStr| launch.environment.iter().any(|(other, _)| other == name);
+    let inherited = std::env::vars_os().filter(|(name, _)| !overridden(name));
+    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        let mut text = name;
+        text.push("=");
+        text.push(value);
+        string(&text)
+    };
+    Ok(Program {
+        argv: launch.argv.iter().map(|word| string(word)).collect::<Result<_, _>>()?,
+        environment: inherited.chain(launch.environment.iter().cloned()).map(variable).collect::<Result<_, _>>()?,
+        directory: launch.directory.as_ref().map(|directory| string(directory.as_os_str())).transpose()?,
+        streams,
     })
 }
 
-fn command(launch: &SpawnSpec, stdin: Stdio) -> Command {
-    let mut command = Command::new(&launch.argv[0]);
-    command.args(&launch.argv[1..]).envs(launch.environment.iter().map(|(name, value)| (name, value)));
-    if let Some(directory) = &launch.directory {
-        command.current_dir(directory);
-    }
-    // Its own process group, so that it can be stopped with all its children.
-    command.process_group(0).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
 /// A memory file instead of a pipe: no thread has to write to it during the trial.
-fn stdin(bytes: &[u8]) -> io::Result<Stdio> {
+fn stdin(bytes: &[u8]) -> io::Result<OwnedFd> {
     if bytes.is_empty() {
-        return Ok(Stdio::null());
+        return Ok(File::open("/dev/null")?.into());
     }
     let mut file = File::from(rustix::fs::memfd_create("stdin", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
@@ -99,20 +109,20 @@ fn stdin(bytes: &[u8]) -> io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// Steps of the child between fork and exec.
+/// Steps of the child before its exec.
 struct PreExec {
     parent: u32,
     mask: CpuMask,
     policy: Option<PolicyCode>,
-    /// A descriptor that stays open during the launch.
+    /// A cgroup with a DRAM limit: a descriptor that stays open during the launch.
     entrance: Option<RawFd>,
+    /// A cgroup that follows the descendants.
+    follower: Option<RawFd>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
 enum SpawnStage {
-    /// Nothing was reported: it failed before, or the message was lost.
-    Silent,
+    Streams,
     Parent,
     Group,
     Seats,
@@ -120,135 +130,89 @@ enum SpawnStage {
     Seated,
 }
 
+/// The report of the child, which it writes into the memory of this process.
+struct Report {
+    stage: SpawnStage,
+    /// errno of the step that failed.
+    errno: i32,
+    mask: CpuMask,
+    /// The memory policy, or the errno of reading it back.
+    policy: Result<(i32, NodeMask), i32>,
+    is_followed: bool,
+    /// Time just before exec; `None` if a step failed.
+    at: Option<Instant>,
+}
+
 impl PreExec {
-    /// Runs in the child: no allocation, no locks.
-    fn bind(&self, proof: &OwnedFd) -> io::Result<()> {
-        let mut message = Message::EMPTY;
-        let result = self.steps(&mut message);
-        if let Err(error) = &result {
-            message.0[Message::ERRNO] = error.raw_os_error().unwrap_or(0) as u64;
+    /// Runs in the child: no allocation, no locks. Returns whether all steps succeeded.
+    fn bind(&self, report: &mut Report) -> bool {
+        match self.steps(report) {
+            Ok(()) => report.at = Some(Instant::now()),
+            Err(error) => report.errno = errno_of(&error),
         }
-        syscall::write_message(proof, &message.to_bytes())?;
-        result
+        report.at.is_some()
     }
 
-    fn steps(&self, message: &mut Message) -> io::Result<()> {
-        message.0[Message::STEP] = SpawnStage::Parent as u64;
+    fn steps(&self, report: &mut Report) -> io::Result<()> {
+        report.stage = SpawnStage::Parent;
         syscall::die_with_parent()?;
         if syscall::parent_id() != self.parent {
             // The parent died before the child could request a signal on its death.
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         syscall::set_oom_score_max();
-        message.0[Message::STEP] = SpawnStage::Group as u64;
+        report.stage = SpawnStage::Group;
         if let Some(entrance) = self.entrance {
             syscall::enter_group(entrance)?;
         }
-        message.0[Message::STEP] = SpawnStage::Seats as u64;
+        report.is_followed = self.follower.is_some_and(|group| syscall::enter_group(group).is_ok());
+        report.stage = SpawnStage::Seats;
         syscall::set_affinity(0, &self.mask)?;
-        message.words_of_mask().copy_from_slice(syscall::affinity(0)?.words());
-        message.0[Message::STEP] = SpawnStage::Memory as u64;
+        report.mask = syscall::affinity(0)?;
+        report.stage = SpawnStage::Memory;
         if let Some(policy) = &self.policy {
             syscall::set_mempolicy(policy.mode, &policy.nodes)?;
         }
-        match syscall::mempolicy() {
-            Ok((mode, nodes)) => {
-                message.0[Message::MODE] = mode as u64;
-                message.words_of_nodes().copy_from_slice(nodes.words());
-            }
-            // Reading back may be forbidden where nothing was set; the policy is then unknown.
-            Err(error) => message.0[Message::ERRNO] = error.raw_os_error().unwrap_or(0) as u64,
-        }
-        message.0[Message::STEP] = SpawnStage::Seated as u64;
+        // Reading back may be forbidden where nothing was set; the policy is then unknown.
+        report.policy = syscall::mempolicy().map_err(|error| errno_of(&error));
+        report.stage = SpawnStage::Seated;
         Ok(())
     }
 }
 
-/// The report of the child, in 64-bit words: step, errno, policy, its nodes, CPUs.
-struct Message([u64; Message::WORDS]);
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(0)
+}
 
-impl Message {
-    const STEP: usize = 0;
-    const ERRNO: usize = 1;
-    const MODE: usize = 2;
-    const NODES: usize = 3;
-    const MASK: usize = Self::NODES + 1024 / 64;
-    const WORDS: usize = Self::MASK + 8192 / 64;
-    const EMPTY: Self = Self([0; Self::WORDS]);
-
-    fn words_of_nodes(&mut self) -> &mut [u64] {
-        &mut self.0[Self::NODES..Self::MASK]
+impl Report {
+    fn new() -> Self {
+        let (mask, policy) = (CpuMask::EMPTY, Err(0));
+        Self { stage: SpawnStage::Streams, errno: 0, mask, policy, is_followed: false, at: None }
     }
 
-    fn words_of_mask(&mut self) -> &mut [u64] {
-        &mut self.0[Self::MASK..]
-    }
-
-    /// 1176 bytes, less than the 4096 that a pipe accepts atomically.
-    fn to_bytes(&self) -> [u8; Self::WORDS * 8] {
-        let mut bytes = [0; Self::WORDS * 8];
-        for (to, word) in bytes.chunks_exact_mut(8).zip(&self.0) {
-            to.copy_from_slice(&word.to_ne_bytes());
-        }
-        bytes
-    }
-
-    fn step(&self) -> SpawnStage {
-        match self.0[Self::STEP] {
-            1 => SpawnStage::Parent,
-            2 => SpawnStage::Group,
-            3 => SpawnStage::Seats,
-            4 => SpawnStage::Memory,
-            5 => SpawnStage::Seated,
-            _ => SpawnStage::Silent,
-        }
-    }
-
-    fn errno(&self) -> io::Error {
-        io::Error::from_raw_os_error(self.0[Self::ERRNO] as i32)
-    }
-
-    fn mask(&self) -> Option<CpuSet> {
-        let mut mask = CpuMask::EMPTY;
-        mask.words_mut().copy_from_slice(&self.0[Self::MASK..]);
-        (self.step() == SpawnStage::Seated).then(|| mask.to_set())
-    }
-
-    fn memory_policy(&self) -> Result<String, SyscallError> {
-        let refusal = |error: &io::Error| {
-            SyscallError::new("read back the memory policy (get_mempolicy)", error).with_hint(mempolicy::hint(error))
+    fn proof(&self) -> StartProof {
+        let refusal = |errno: i32| {
+            let error = io::Error::from_raw_os_error(errno);
+            SyscallError::new("read back the memory policy (get_mempolicy)", &error).with_hint(mempolicy::hint(&error))
         };
-        if self.step() != SpawnStage::Seated || self.0[Self::ERRNO] != 0 {
-            return Err(refusal(&self.errno()));
-        }
-        let mut nodes = NodeMask::EMPTY;
-        nodes.words_mut().copy_from_slice(&self.0[Self::NODES..Self::MASK]);
-        Ok(mempolicy::describe(self.0[Self::MODE] as i32, nodes))
+        let memory_policy = self.policy.map(|(mode, nodes)| mempolicy::describe(mode, nodes)).map_err(refusal);
+        StartProof { mask: self.mask.to_set(), memory_policy, is_followed: self.is_followed }
     }
 }
 
-/// The message of a child that has executed or failed: it is complete, or never arrives.
-fn read_message(pipe: &OwnedFd) -> Message {
-    let mut bytes = [0; Message::WORDS * 8];
-    let mut message = Message::EMPTY;
-    if matches!(rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut bytes)), Ok(length) if length == bytes.len()) {
-        for (word, bytes) in message.0.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_ne_bytes(bytes.try_into().expect("chunks of eight bytes"));
-        }
-    }
-    message
-}
-
-/// Converts a failed start to an error: the report names the step; without one, exec failed.
-fn explain(launch: &SpawnSpec, program: &str, message: &Message, error: &io::Error, cpus: &CpuSet) -> LaunchError {
-    match message.step() {
-        SpawnStage::Seats => LaunchError::Refused(affinity::refusal(cpus, &message.errno())),
-        SpawnStage::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &message.errno())),
-        SpawnStage::Group => LaunchError::Refused(SyscallError::new("enter a cgroup", &message.errno())),
+/// Converts a failed start to an error: of a step of the binding, or of exec and what precedes it (`exec_errno`).
+fn explain(launch: &SpawnSpec, program: &str, report: &Report, exec_errno: i32, cpus: &CpuSet) -> LaunchError {
+    let error = io::Error::from_raw_os_error(report.errno);
+    match report.stage {
+        SpawnStage::Seats => LaunchError::Refused(affinity::refusal(cpus, &error)),
+        SpawnStage::Memory => LaunchError::Refused(mempolicy::refusal("set", &launch.memory, &error)),
+        SpawnStage::Group => LaunchError::Refused(SyscallError::new("enter a cgroup", &error)),
         SpawnStage::Parent => {
-            LaunchError::Refused(SyscallError::new("set the death signal of a child (prctl)", &message.errno()))
+            LaunchError::Refused(SyscallError::new("set the death signal of a child (prctl)", &error))
         }
-        SpawnStage::Silent | SpawnStage::Seated => explain_exec(launch, program, error),
+        SpawnStage::Streams | SpawnStage::Seated => {
+            explain_exec(launch, program, &io::Error::from_raw_os_error(exec_errno))
+        }
     }
 }
 

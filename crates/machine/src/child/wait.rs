@@ -42,7 +42,7 @@ pub(super) struct WaitPolicy<'a> {
 /// Result of waiting for a process.
 pub(super) struct WaitOutcome {
     pub cause: Cause,
-    /// Time just before the fork.
+    /// Time just before its exec.
     pub began: Instant,
     /// Time at which its end was noticed.
     pub ended: Instant,

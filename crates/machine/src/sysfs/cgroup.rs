@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use model::values::undo::GROUP_PREFIX;
-use model::values::units::Bytes;
+use model::values::units::{Bytes, Nanos};
 
 use super::read_text;
 use crate::cgroup::Version;
@@ -64,6 +64,33 @@ pub(crate) fn limits(root: &Path) -> Option<CgroupLimits> {
         cpus: list(["cpuset.cpus.effective", "cpuset.effective_cpus"]),
         memory_nodes: list(["cpuset.mems.effective", "cpuset.effective_mems"]),
     })
+}
+
+/// Returns the current cgroup of the v2 hierarchy, or `None` if it is not mounted.
+pub(crate) fn unified_group(root: &Path) -> Option<PathBuf> {
+    let memberships = read_text(root, "proc/self/cgroup").ok()?;
+    let mounts = read_text(root, "proc/self/mountinfo").ok()?;
+    find_mount(root, &memberships, &mounts, "").map(|mount| mount.group)
+}
+
+/// Returns the time for which the CPU quota of each cgroup, from the current one to the root, has stopped its CPUs, summed
+/// over the CPUs. Empty if no cgroup can have a quota.
+///
+/// # Errors
+/// If no cgroup file system is mounted.
+pub(crate) fn throttled(root: &Path) -> Result<Vec<Nanos>, String> {
+    let read = |path: &str| read_text(root, path).map_err(|error| format!("/{path}: {error}"));
+    let (memberships, mounts) = (read("proc/self/cgroup")?, read("proc/self/mountinfo")?);
+    let mount = ["cpu", ""].iter().find_map(|controller| find_mount(root, &memberships, &mounts, controller));
+    let mount = mount.ok_or("no cgroup file system is mounted")?;
+    Ok(mount.chain().filter_map(|group| parse_throttled(&read_text(group, "cpu.stat").ok()?)).collect())
+}
+
+/// Version 1 counts nanoseconds, version 2 microseconds.
+fn parse_throttled(cpu_stat: &str) -> Option<Nanos> {
+    let value = |name: &str| cpu_stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let micros = || value("throttled_usec ").map(|micros| micros.saturating_mul(1000));
+    value("throttled_time ").or_else(micros).map(Nanos)
 }
 
 /// Mount point of a hierarchy, and the directory of the current cgroup in it.
@@ -251,6 +278,28 @@ mod tests {
         let expected = (dir.path().join("sys/fs/cgroup/memory/a"), Bytes(235_000));
         assert_eq!(available_memory(dir.path()), Some(expected));
         assert_eq!(available_memory(Path::new("/nowhere")), None);
+    }
+
+    #[test]
+    fn throttled_time_is_read_in_both_versions() {
+        let v1 = tree(&[
+            ("proc/self/cgroup", "4:memory:/\n1:cpu,cpuacct:/a\n0::/b\n"),
+            ("proc/self/mountinfo", V1_MOUNTS),
+            ("sys/fs/cgroup/cpu,cpuacct/a/cpu.stat", "nr_periods 4\nnr_throttled 3\nthrottled_time 240000000\n"),
+            ("sys/fs/cgroup/cpu,cpuacct/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n"),
+            ("sys/fs/cgroup/unified/b/cpu.stat", "usage_usec 5\n"),
+        ]);
+        assert_eq!(throttled(v1.path()), Ok(vec![Nanos(240_000_000), Nanos(0)]));
+        assert_eq!(unified_group(v1.path()), Some(v1.path().join("sys/fs/cgroup/unified/b")));
+        let v2 = tree(&[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"),
+            ("sys/fs/cgroup/cpu.stat", "usage_usec 9\n"),
+            ("sys/fs/cgroup/a/cpu.stat", "usage_usec 9\nnr_throttled 2\nthrottled_usec 70000\n"),
+            ("sys/fs/cgroup/a/b/cpu.stat", "usage_usec 9\nnr_throttled 0\nthrottled_usec 0\n"),
+        ]);
+        assert_eq!(throttled(v2.path()), Ok(vec![Nanos(0), Nanos(70_000_000)]));
+        assert!(throttled(Path::new("/nowhere")).is_err());
     }
 
     #[test]

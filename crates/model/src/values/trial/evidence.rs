@@ -32,6 +32,10 @@ pub struct Evidence {
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node. A policy does not move pages that are already in the page cache.
     pub file_pages: BTreeMap<NodeId, u64>,
+    /// Maximum number of resident pages of one of its processes, of which `pages` and `file_pages` saw a part; `None` if
+    /// the kernel was asked for every page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages_peak: Option<u64>,
     /// File behind the measured memory; `None` unless far memory was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<FarMemory>,
@@ -64,7 +68,26 @@ pub struct Evidence {
     /// themselves (`io`), otherwise from start to exit.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub cpu_times: BTreeMap<CpuId, CpuTime>,
-    /// Growth of /proc/pressure/cpu "some" over the trial.
+    /// Time for which threads of the trial were ready but none of them ran on their CPU, because something else did:
+    /// the mean over the CPUs in use (`full` in the `cpu.pressure` of its cgroup). Includes threads that have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_stall: Option<Nanos>,
+    /// Time for which its threads were ready and waited for a CPU, also for each other: the sum over all threads seen,
+    /// up to the last poll of each (/proc/PID/task/TID/schedstat).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_queue_wait: Option<Nanos>,
+    /// The run-queue wait of the thread that waited longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_queue_wait_max: Option<Nanos>,
+    /// Time for which the CPU quota of a cgroup above the trial kept its CPUs from running it, over all CPUs; of the
+    /// cgroup with the longest time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<Nanos>,
+    /// Time for which a signal or a debugger had stopped the process: exact for the first process, otherwise from poll
+    /// to poll.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Nanos>,
+    /// Growth of /proc/pressure/cpu "some" over the trial. Not judged, because it counts every thread of the machine.
     pub pressure_cpu: Option<Nanos>,
     /// Growth of /proc/pressure/memory "some" over the trial.
     pub pressure_memory: Option<Nanos>,

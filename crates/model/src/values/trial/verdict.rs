@@ -1,14 +1,14 @@
 //! Judges a trial by its requested placement and the evidence. Each threshold has its reason.
 
 mod budget;
+mod lost_time;
+mod pages;
 mod routes;
-
-use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Trial, TrialStatus};
-use crate::values::id_set::{CpuSet, NodeId, NodeSet};
+use crate::values::id_set::CpuSet;
 use crate::values::placement::MemoryPolicy;
 use crate::values::units::{Bytes, Nanos};
 
@@ -31,17 +31,6 @@ pub struct Verdict {
     pub reasons: Vec<String>,
 }
 
-/// Maximum fraction of pages on other nodes: a few (stack guard, vdso, loader) are allocated before the policy is set.
-const PAGES_ELSEWHERE_MAX: f64 = 0.02;
-/// Maximum number of pages on other nodes while most pages are on the requested ones: in a program's data segment,
-/// `numa_maps` does not distinguish the few pages that still belong to the page cache. In the NUMA guest, two of
-/// thirteen did.
-const PAGES_ELSEWHERE_FEW: u64 = 8;
-/// Maximum excess over an even split that still counts as interleaved. Huge pages are assigned whole, and stack and
-/// loader add pages, so the split is not exactly even.
-const PAGES_IN_TURN_EXCESS_MAX: f64 = 0.25;
-/// Four huge pages of the usual size (2 MiB of 4 KiB pages): less memory per node cannot be split evenly.
-const PAGES_IN_TURN_PER_NODE_MIN: u64 = 4 * 512;
 /// Foreign work of 2 % changes a result by as much as differences that users act on.
 const FOREIGN_SHARE_MAX: f64 = 0.02;
 /// Lower than for foreign work, because steal also stops the trial's threads.
@@ -71,8 +60,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
         for command in &commands {
             invalid.extend(unverified_binding(command));
             invalid.extend(other_policy(command));
-            invalid.extend(pages_elsewhere(command));
-            invalid.extend(uneven_interleaving(command));
+            invalid.extend(pages::violations(command));
             invalid.extend(not_far(command));
         }
         if evidence.second.is_none() && !trial.placement.server_cpus.is_empty() {
@@ -86,7 +74,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
     }
     let mut suspect: Vec<String> = commands.iter().flat_map(disturbances).collect();
     if matches!(status, TrialStatus::Completed) {
-        suspect.extend(commands.iter().filter_map(pages_spilled));
+        suspect.extend(commands.iter().filter_map(pages::spilled));
         suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
     }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
@@ -110,6 +98,8 @@ struct JudgedCommand<'a> {
     steal: Option<Nanos>,
     /// Time that other programs used on its CPUs; `None` if unknown or not judged.
     foreign: Option<Nanos>,
+    /// Whether the trial has another command that may run on its CPUs.
+    shares_cpus: bool,
     is_second: bool,
     /// Whether it has a DRAM budget. It then waits for a disk, and kernel threads work for it.
     is_bounded: bool,
@@ -143,6 +133,7 @@ fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCo
         cpus,
         memory,
         is_bounded: placement.budget.is_some(),
+        shares_cpus: share_cpus && evidence.second.is_some(),
         is_second: false,
     };
     let second = evidence.second.as_deref().map(|evidence| JudgedCommand {
@@ -155,6 +146,7 @@ fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCo
         steal: evidence.steal.filter(|_| !placement.server_cpus.is_empty()),
         // On shared CPUs the uncounted work of warm-up runs would appear as foreign.
         foreign: evidence.foreign.filter(|_| !share_cpus),
+        shares_cpus: share_cpus,
         is_second: true,
     });
     std::iter::once(first).chain(second).collect()
@@ -189,6 +181,10 @@ fn unverified_binding(command: &JudgedCommand<'_>) -> Vec<String> {
     if !strays.is_empty() {
         reasons.push(command.reason_with_subject(&format!("ran on CPUs {strays}, but was pinned to {cpus}")));
     }
+    if let Some(migrations) = evidence.migrations.filter(|count| *count > 0 && cpus.len() == 1) {
+        let text = format!("left its only CPU {cpus}: migrations to or from other CPUs: {migrations}");
+        reasons.push(command.reason_with_subject(&text));
+    }
     for binding in &evidence.thread_bindings {
         let pinned = binding.mask.len() == 1 && binding.mask.contains(binding.requested);
         if !pinned || binding.before != binding.requested || binding.after != binding.requested {
@@ -216,17 +212,6 @@ fn other_policy(command: &JudgedCommand<'_>) -> Option<String> {
     Some(command.reason(format!("requested the memory policy {requested}, the kernel set {actual}")))
 }
 
-fn pages_elsewhere(command: &JudgedCommand<'_>) -> Option<String> {
-    let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
-    if evidence.pages.values().all(|pages| *pages == 0) {
-        let reason = evidence.unavailable.get("pages").map_or("no pages were observed", String::as_str);
-        let text = format!("memory on nodes {promised} was requested and could not be verified: {reason}");
-        return Some(command.reason(text));
-    }
-    let elsewhere = share_elsewhere(&evidence.pages, promised)?;
-    Some(command.reason(format!("{elsewhere}, requested {promised}")))
-}
-
 /// All measured memory must be pages of the far file. How much of it is in DRAM is part of the measurement.
 fn not_far(command: &JudgedCommand<'_>) -> Option<String> {
     if !command.memory.is_beyond_dram() {
@@ -247,53 +232,11 @@ fn not_far(command: &JudgedCommand<'_>) -> Option<String> {
     }
 }
 
-/// Under a preferred or local policy, the kernel uses other nodes if the preferred one is full. It obeyed the policy,
-/// but the memory is not on the nodes of the placement.
-fn pages_spilled(command: &JudgedCommand<'_>) -> Option<String> {
-    let (nodes, word) = match command.memory {
-        MemoryPolicy::Preferred(node) => ([*node].into_iter().collect(), "preferred"),
-        MemoryPolicy::Local => (command.evidence.local_nodes.clone()?, "local is"),
-        _ => return None,
-    };
-    let elsewhere = share_elsewhere(&command.evidence.pages, &nodes)?;
-    Some(command.reason(format!("{elsewhere}, {word} {nodes}")))
-}
-
-/// Returns `40 % of its pages were on nodes 1`; `None` if too few were.
-fn share_elsewhere(pages: &BTreeMap<NodeId, u64>, requested: &NodeSet) -> Option<String> {
-    let total: u64 = pages.values().sum();
-    let strays = || pages.iter().filter(|(node, pages)| !requested.contains(**node) && **pages > 0);
-    let elsewhere: u64 = strays().map(|(_, pages)| pages).sum();
-    let share = elsewhere as f64 / total.max(1) as f64;
-    if share <= PAGES_ELSEWHERE_MAX || (elsewhere <= PAGES_ELSEWHERE_FEW && share < 0.5) {
-        return None;
-    }
-    let nodes: NodeSet = strays().map(|(node, _)| *node).collect();
-    Some(format!("{:.0} % of its pages were on nodes {nodes}", share * 100.0))
-}
-
-/// The kernel silently uses another node if one is full, and later migrations are not reported either.
-fn uneven_interleaving(command: &JudgedCommand<'_>) -> Option<String> {
-    let MemoryPolicy::Interleave(nodes) = command.memory else { return None };
-    let pages = &command.evidence.pages;
-    let total: u64 = pages.values().sum();
-    if total < PAGES_IN_TURN_PER_NODE_MIN * nodes.len() as u64 {
-        return None;
-    }
-    let (node, most) = pages.iter().max_by_key(|(_, pages)| **pages)?;
-    let share = *most as f64 / total as f64;
-    let excess = share - 1.0 / nodes.len() as f64;
-    (excess > PAGES_IN_TURN_EXCESS_MAX).then(|| {
-        command.reason(format!(
-            "{:.0} % of its pages were on node {node}, requested interleaving on {nodes}",
-            share * 100.0
-        ))
-    })
-}
-
 fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
-    let mut reasons = Vec::new();
     let evidence = command.evidence;
+    // The paging controller suspends the processes of its expansion, which may use the CPUs of the trial.
+    let mut reasons = if command.is_bounded { Vec::new() } else { lost_time::reasons(command) };
+    let is_lost = !reasons.is_empty();
     let capacity_ns = evidence.wall.0 as f64 * command.cpu_count as f64;
     let mut share = |time: Option<Nanos>, limit_ns: f64, prefix: &str, suffix: &str| {
         let Some(time) = time else { return };
@@ -304,12 +247,13 @@ fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
     };
     share(command.steal, STEAL_SHARE_MAX * capacity_ns, "the hypervisor took", "the time of its CPUs");
     let limit_ns = (FOREIGN_SHARE_MAX * capacity_ns).max(tick_noise_ns(evidence.cpu_time, capacity_ns));
-    if command.is_bounded {
+    if command.is_bounded || is_lost {
         // The paging controller and kernel threads swap for it on any CPU; their work cannot be distinguished from that
-        // of other programs.
+        // of other programs. After a loss, it is another sign of the same disturbance.
     } else if !command.cpus.is_empty() {
         share(command.foreign, limit_ns, "other programs used", "the time of its CPUs");
-    } else if no_cpu_was_free(evidence) {
+    } else if lost_time::foreign_wait(command).is_none() && no_cpu_was_free(evidence) {
+        // The work of other programs on other CPUs does not disturb a trial that did not wait for it.
         share(command.foreign, limit_ns, "other programs used", "its time, and no CPU was free");
     }
     if let Some(bytes) = evidence.swapped.filter(|bytes| bytes.0 > 0 && !command.is_bounded) {

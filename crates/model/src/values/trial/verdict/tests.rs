@@ -1,13 +1,14 @@
 //! Verdicts of trials that are undisturbed except for one piece of evidence.
 
 use super::*;
-use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::placement::Placement;
 use crate::values::trial::{FarMemory, Role, ThreadBinding, TrialId};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;
 
 const SECOND: u64 = 1_000_000_000;
+const MILLI: u64 = 1_000_000;
 
 fn cpus(list: &str) -> CpuSet {
     CpuSet::parse_list(list).unwrap()
@@ -120,6 +121,139 @@ fn unverified_placements_are_invalid() {
     for (change, reason) in cases {
         assert_eq!(judged(change), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
     }
+}
+
+/// A trial with a CPU quota of 20 %, one stopped for 300 ms, and one that waited for a burst of 50 ms were valid.
+#[test]
+fn lost_time_makes_a_trial_suspect() {
+    let check = |change: EvidenceEdit, expected: &[&str]| {
+        let verdict = judged(|trial, seen| {
+            (seen.wall, seen.cpu_time, seen.steal) = (Nanos(300 * MILLI), Nanos(600 * MILLI), None);
+            change(trial, seen);
+        });
+        assert_eq!(verdict.reasons, expected);
+        assert_eq!(verdict.grade, if expected.is_empty() { Grade::Valid } else { Grade::Suspect });
+    };
+    check(|_, seen| seen.stopped = Some(Nanos(100 * MILLI)), &["it was stopped for 33 % of its time"]);
+    check(|_, seen| seen.stopped = Some(Nanos(5 * MILLI)), &[]);
+    let waited = "it waited for CPUs that ran other programs for 10 % of its time";
+    check(|_, seen| seen.cpu_stall = Some(Nanos(30 * MILLI)), &[waited]);
+    check(|_, seen| seen.cpu_stall = Some(Nanos(5 * MILLI)), &[]);
+    // Each thread is pinned to its own CPU.
+    check(|_, seen| seen.run_queue_wait_max = Some(Nanos(30 * MILLI)), &[waited]);
+    let throttled = "the CPU quota of its cgroup stopped its CPUs for 50 % of the time";
+    check(
+        |_, seen| {
+            seen.throttled = Some(Nanos(300 * MILLI));
+            seen.cpu_stall = Some(Nanos(150 * MILLI));
+        },
+        &[throttled],
+    );
+    // Both are signs of the same disturbance.
+    check(
+        |_, seen| {
+            seen.cpu_stall = Some(Nanos(30 * MILLI));
+            seen.foreign = Some(Nanos(60 * MILLI));
+        },
+        &[waited],
+    );
+}
+
+#[test]
+fn short_waits_of_idle_machines_are_not_disturbances() {
+    let grade = |wall: u64, wait: u64| {
+        judged(|_, seen| {
+            (seen.wall, seen.cpu_time) = (Nanos(wall), Nanos(2 * wall));
+            (seen.steal, seen.foreign, seen.cpu_stall) = (None, None, Some(Nanos(wait)));
+        })
+        .grade
+    };
+    assert_eq!(grade(100 * MILLI, 5 * MILLI), Grade::Valid);
+    assert_eq!(grade(100 * MILLI, 5 * MILLI + 1), Grade::Suspect);
+    assert_eq!((grade(SECOND, 20 * MILLI), grade(SECOND, 20 * MILLI + 1)), (Grade::Valid, Grade::Suspect));
+    assert_eq!(grade(0, 0), Grade::Valid);
+}
+
+#[test]
+fn waiting_for_own_threads_is_not_a_disturbance() {
+    let crowded = |seen: &mut Evidence| {
+        (seen.thread_bindings, seen.threads_seen) = (Vec::new(), 8);
+        (seen.run_queue_wait, seen.run_queue_wait_max) = (Some(Nanos(30 * SECOND)), Some(Nanos(5 * SECOND)));
+    };
+    assert_eq!(judged(|_, seen| crowded(seen)).grade, Grade::Valid);
+    let robbed = judged(|_, seen| {
+        crowded(seen);
+        seen.cpu_stall = Some(Nanos(SECOND));
+    });
+    assert_eq!(robbed.reasons, ["it waited for CPUs that ran other programs for 10 % of its time"]);
+    let single = judged(|_, seen| {
+        crowded(seen);
+        seen.threads_seen = 1;
+    });
+    assert_eq!(single.reasons, ["it waited for CPUs that ran other programs for 50 % of its time"]);
+    let with_server = judged_second(|trial, seen| {
+        trial.placement.server_cpus = cpus("0-1");
+        let waits = |seen: &mut Evidence| {
+            (seen.mask_at_start, seen.mask_at_end) = (Some(cpus("0-1")), Some(cpus("0-1")));
+            (seen.cpus_seen, seen.cpu_stall) = (cpus("0-1"), Some(Nanos(5 * SECOND)));
+        };
+        waits(second(seen));
+        waits(seen);
+    });
+    assert_eq!(with_server.grade, Grade::Valid, "they wait for each other: {with_server:?}");
+}
+
+/// A job of low priority on the other CPU made all of 12 trials suspect, though none waited.
+#[test]
+fn foreign_work_for_which_an_unbound_trial_did_not_wait_is_ignored() {
+    let with_wait = |wait: Option<u64>| {
+        judged(|trial, seen| {
+            trial.placement = Placement::kernel(1);
+            (seen.mask_at_start, seen.mask_at_end) = (Some(cpus("0-1")), Some(cpus("0-1")));
+            (seen.cpu_time, seen.foreign) = (Nanos(10 * SECOND), Some(Nanos(10 * SECOND)));
+            seen.cpu_stall = wait.map(Nanos);
+        })
+        .grade
+    };
+    assert_eq!((with_wait(Some(20 * MILLI)), with_wait(Some(SECOND))), (Grade::Valid, Grade::Suspect));
+    assert_eq!(with_wait(None), Grade::Suspect, "it is unknown whether it waited");
+}
+
+/// A trial that another program moved to CPU 1 for 30 ms and back was valid, unless a poll fell into this time.
+#[test]
+fn migrations_of_a_trial_with_one_cpu_are_violations() {
+    let with = |list: &'static str, migrations| {
+        judged(move |trial, seen| {
+            trial.placement.bindings = cpus(list).iter().collect();
+            (seen.mask_at_start, seen.mask_at_end, seen.cpus_seen) = (Some(cpus(list)), Some(cpus(list)), cpus(list));
+            (seen.thread_bindings, seen.migrations) = (Vec::new(), migrations);
+        })
+    };
+    let reason = "it left its only CPU 0: migrations to or from other CPUs: 2";
+    assert_eq!(with("0", Some(2)), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
+    assert_eq!((with("0", Some(0)).grade, with("0", None).grade), (Grade::Valid, Grade::Valid));
+    assert_eq!(with("0-1", Some(2)).grade, Grade::Valid, "the kernel may move it between its CPUs");
+}
+
+/// In the NUMA guest, a trial whose pages were moved away was proven by an early reading of 209 of 12288 pages.
+#[test]
+fn few_pages_of_the_peak_prove_nothing() {
+    let with = |pages: u64, file: u64, peak: Option<u64>| {
+        judged(|_, seen| {
+            (seen.pages, seen.file_pages) = ([(NodeId(0), pages)].into(), [(NodeId(1), file)].into());
+            seen.pages_peak = peak;
+        })
+        .reasons
+    };
+    let reason = "memory on nodes 0 was requested, but only 209 of up to 12288 pages were observed";
+    assert_eq!(with(209, 0, Some(12_288)), [reason]);
+    assert!(with(6000, 144, Some(12_288)).is_empty(), "half of them were");
+    assert!(with(209, 0, None).is_empty(), "the kernel was asked for every page");
+    let unbound = judged(|trial, seen| {
+        trial.placement.memory = MemoryPolicy::Kernel;
+        (seen.pages, seen.pages_peak) = ([(NodeId(0), 209)].into(), Some(12_288));
+    });
+    assert_eq!(unbound.grade, Grade::Valid);
 }
 
 /// In the NUMA guest, 77 % of "interleaved" pages were on one node, and the trial was valid.
