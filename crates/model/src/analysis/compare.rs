@@ -13,7 +13,7 @@ mod samples;
 mod suite_tests;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use crate::analysis::finding::RunFinding;
 use crate::hint::Hinted;

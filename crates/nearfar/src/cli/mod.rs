@@ -6,6 +6,7 @@
 mod bfs;
 mod expand;
 mod fleet;
+mod gate;
 mod graph;
 mod guard;
 mod map;
@@ -27,6 +28,7 @@ pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
     SurveyFormat,
 };
+pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
@@ -75,6 +77,8 @@ pub enum Command {
     Run(RunArgs),
     /// Find the best placement of a command
     Place(Box<PlaceArgs>),
+    /// Test whether a command is slower than another by more than is allowed
+    Gate(Box<GateArgs>),
     /// Run a program with less DRAM than it needs
     Expand(Box<ExpandArgs>),
     /// Measure how much DRAM a command needs

@@ -32,6 +32,7 @@
 //! ```
 
 mod boot_parameters;
+mod command_list;
 mod efficiency;
 mod fio_job;
 mod grid;
@@ -40,6 +41,7 @@ mod read;
 mod single_plan;
 mod source;
 
+pub use command_list::{CommandList, NamedCommand};
 pub use fio_job::{JobFileOptions, Jobs, read_jobs};
 pub use grid::PlanError;
 pub use read::parse;

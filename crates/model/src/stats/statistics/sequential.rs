@@ -1,7 +1,7 @@
 //! A test of paired differences that may be evaluated after every pair, and the confidence sequence that inverts it.
 //!
 //! The order within each pair is random, so if the true shift is zero, the sign of a difference is a fair coin whatever
-//! its magnitude: under drift, autocorrelation, outliers and unequal variances alike. A gambler who bets on the next sign
+//! its magnitude, also under drift, autocorrelation, outliers and unequal variances. A gambler who bets on the next sign
 //! then cannot become rich: the probability that the wealth ever exceeds 1/α times the stake is at most α (Ville,
 //! Étude critique de la notion de collectif, 1939; Ramdas et al., Statistical Science 38, 2023). The stake depends on
 //! the magnitudes of the differences up to the current one, and never on its sign. Several gamblers who expect effects
