@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::experiments::experiment::{Experiment, NamedCommand};
+use model::experiments::experiment::{ExpandedCommand, Experiment, NamedCommand, ParameterList, expand_command};
 use model::values::shell::quote_argv;
 use model::values::units::Nanos;
 use store::Store;
@@ -101,8 +101,14 @@ pub fn duration(option: &str, text: &str) -> Result<Nanos, CliError> {
 /// Separates commands on a command line.
 pub const NEXT_COMMAND: &str = ":::";
 
-/// Splits the words after `--` into commands and names them: with the given names, in order, or else as typed.
-pub fn named_commands(words: &[String], names: &[String], shell: bool) -> Result<Vec<NamedCommand>, CliError> {
+/// Splits the words after `--` into commands, replaces the parameters, and names the commands: with the given names, in
+/// order, or else as typed.
+pub fn named_commands(
+    words: &[String],
+    names: &[String],
+    lists: &[ParameterList],
+    shell: bool,
+) -> Result<Vec<NamedCommand>, CliError> {
     let commands: Vec<&[String]> = words.split(|word| word == NEXT_COMMAND).collect();
     if commands.iter().any(|command| command.is_empty()) {
         return Err(CliError::usage(format!("a command before or after {NEXT_COMMAND} is empty")));
@@ -111,12 +117,17 @@ pub fn named_commands(words: &[String], names: &[String], shell: bool) -> Result
         let count = commands.len();
         return Err(CliError::usage(format!("--command-name: {} names for {count} commands", names.len())));
     }
-    let mut names = names.iter().cloned();
-    let named = commands.into_iter().map(|command| NamedCommand {
-        name: names.next().unwrap_or_else(|| if shell { command.join(" ") } else { quote_argv(command) }),
-        argv: if shell { command.join(" ") } else { serde_json::json!(command).to_string() },
-    });
-    Ok(named.collect())
+    let mut named = Vec::new();
+    for (number, command) in commands.iter().enumerate() {
+        for ExpandedCommand { words, values } in expand_command(command, lists).map_err(CliError::usage)? {
+            let line = if shell { words.join(" ") } else { quote_argv(&words) };
+            // A given name does not contain the values, which distinguish the commands.
+            let own = names.get(number).map(|name| std::iter::once(name).chain(&values).cloned().collect::<Vec<_>>());
+            let argv = if shell { line.clone() } else { serde_json::json!(words).to_string() };
+            named.push(NamedCommand { name: own.map_or(line, |words| words.join(" ")), argv });
+        }
+    }
+    Ok(named)
 }
 
 /// Converts a command line in an option to the parameter of workload `command`: a line for the shell, or a list of the

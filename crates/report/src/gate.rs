@@ -102,7 +102,7 @@ fn change(result: &GateResult) -> String {
     format!("{new} is {} % {direction} than {old}{metric} ({interval})", percent_size(slower))
 }
 
-/// How the verdict was reached.
+/// Pairs, placement and error rate behind the verdict, and disturbed trials.
 fn sentences(result: &GateResult) -> Vec<String> {
     let rate = percent_size(100.0 * result.error_rate);
     let mut sentences = vec![format!(

@@ -180,6 +180,13 @@ pub fn gate(record: &RunRecord, result: &GateResult) -> Value {
     stamped(json, record)
 }
 
+/// As [`run`], with the result of the gate as `gate`.
+pub fn gated(record: &RunRecord, finding: &RunFinding, result: &GateResult) -> Value {
+    let mut json = run(record, finding, &[]);
+    json["gate"] = value(result);
+    json
+}
+
 /// As [`run`], with the result of the race as `answer`.
 pub fn race(record: &RunRecord, finding: &RunFinding, answer: &PlaceResult) -> Value {
     let mut json = run(record, finding, &[]);

@@ -25,7 +25,7 @@ pub struct GateResult {
     pub candidate: GateCommand,
     /// Number of blocks in which both commands have a value.
     pub pairs: usize,
-    /// How much worse the candidate is, in percent of the baseline: more time, or less of a metric to maximise. The
+    /// Slowdown of the candidate in percent of the baseline: more time, or less of a metric to maximise. The
     /// Hodges-Lehmann centre of the logarithms of the pairs' ratios; `None` without a pair.
     pub slower_percent: Option<f64>,
     /// Ends of its confidence sequence with the confidence `1 - 2 * error_rate`, in percent; `None` while the pairs

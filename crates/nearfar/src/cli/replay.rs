@@ -14,6 +14,7 @@ const OMITTED: &[&str] = &[
     "format",
     "output",
     "export_json",
+    "export_csv",
     "export_markdown",
     "export_junit",
     "dry_run",

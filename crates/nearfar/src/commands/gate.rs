@@ -78,7 +78,7 @@ fn request(args: &GateArgs, common: &GlobalArgs) -> Result<GateRequest, CliError
 }
 
 fn commands(args: &GateArgs) -> Result<CommandList, CliError> {
-    let commands = named_commands(&args.command, &args.names, args.trial.shell)?;
+    let commands = named_commands(&args.command, &args.names, &[], args.trial.shell)?;
     if commands.len() != 2 {
         return Err(CliError::usage(format!("expected two commands separated by :::, found {}", commands.len()))
             .hint("nearfar gate -- BASELINE ::: CANDIDATE"));
