@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use model::analysis::finding::summarise;
+use model::analysis::gate::GateVerdict;
 use model::values::plan::{ATTEMPTS_MAX, NextBlock, Plan};
 use model::values::record::{EndReason, RunRecord};
 use model::values::trial::Role;
@@ -76,6 +78,10 @@ fn run_block(runner: &mut Runner<'_>, role: Role, number: u32) -> Result<bool, S
 fn ending(plan: &Plan, history: &History, block: u32) -> Option<EndReason> {
     if block == 0 || history.has_begun(Role::Measured, block) {
         return None;
+    }
+    let verdict = plan.gate.and_then(|_| GateVerdict::of(plan, &summarise(plan, history.records())));
+    if verdict.is_some_and(|verdict| !verdict.is_open()) {
+        return Some(EndReason::Resolved);
     }
     if block < plan.repeat.min && !plan.budget_wins {
         return None;

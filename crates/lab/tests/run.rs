@@ -91,6 +91,7 @@ fn record(placements: Vec<Placement>, repeat: StoppingRule) -> RunRecord {
         budget_wins: false,
         race: None,
         size: None,
+        gate: None,
         command: Vec::new(),
     };
     RunRecord {

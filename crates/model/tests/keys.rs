@@ -47,6 +47,7 @@ fn plan(repeat: StoppingRule, race: Option<RacePlan>) -> Plan {
         budget_wins: false,
         race,
         size: None,
+        gate: None,
         command: Vec::new(),
     }
 }

@@ -93,6 +93,7 @@ fn stored_names_are_unchanged() {
         model::values::plan::SkippedCell,
         model::values::plan::StoppingRule,
         model::values::plan::SizePlan,
+        model::values::plan::GatePlan,
         model::values::plan::RacePlan,
         model::values::plan::ReductionStep,
         model::values::plan::RaceRules,

@@ -51,6 +51,7 @@ fn execute(cli: &Cli) -> CommandResult {
         Command::Measure(args) => commands::measure::run(args, settings),
         Command::Run(args) => commands::run::run(args, settings),
         Command::Place(args) => commands::place::run(args, settings),
+        Command::Gate(args) => commands::gate::run(args, settings),
         Command::Expand(args) => commands::expand::run(args, settings),
         Command::Size(args) => commands::size::run(args, settings),
         Command::Show(args) => commands::show::run(args, settings),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use model::experiments::experiment::Experiment;
+use model::experiments::experiment::{ExpandedCommand, Experiment, NamedCommand, ParameterList, expand_command};
+use model::values::shell::quote_argv;
+use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::catalogue::MapRequest;
@@ -85,4 +87,57 @@ pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliE
         pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
     };
     texts.iter().map(pair).collect()
+}
+
+/// Parses the duration of an option, which must not be zero.
+pub fn duration(option: &str, text: &str) -> Result<Nanos, CliError> {
+    match Nanos::parse(text) {
+        Ok(Nanos(0)) => Err(CliError::usage(format!("{option} {text}: the duration must be greater than zero"))),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(CliError::usage(format!("{option}: {error}"))),
+    }
+}
+
+/// Separates commands on a command line.
+pub const NEXT_COMMAND: &str = ":::";
+
+/// Splits the words after `--` into commands, replaces the parameters, and names the commands: with the given names, in
+/// order, or else as typed.
+pub fn named_commands(
+    words: &[String],
+    names: &[String],
+    lists: &[ParameterList],
+    shell: bool,
+) -> Result<Vec<NamedCommand>, CliError> {
+    let commands: Vec<&[String]> = words.split(|word| word == NEXT_COMMAND).collect();
+    if commands.iter().any(|command| command.is_empty()) {
+        return Err(CliError::usage(format!("a command before or after {NEXT_COMMAND} is empty")));
+    }
+    if names.len() > commands.len() {
+        let count = commands.len();
+        return Err(CliError::usage(format!("--command-name: {} names for {count} commands", names.len())));
+    }
+    let mut named = Vec::new();
+    for (number, command) in commands.iter().enumerate() {
+        for ExpandedCommand { words, values } in expand_command(command, lists).map_err(CliError::usage)? {
+            let line = if shell { words.join(" ") } else { quote_argv(&words) };
+            // A given name does not contain the values, which distinguish the commands.
+            let own = names.get(number).map(|name| std::iter::once(name).chain(&values).cloned().collect::<Vec<_>>());
+            let argv = if shell { line.clone() } else { serde_json::json!(words).to_string() };
+            named.push(NamedCommand { name: own.map_or(line, |words| words.join(" ")), argv });
+        }
+    }
+    Ok(named)
+}
+
+/// Converts a command line in an option to the parameter of workload `command`: a line for the shell, or a list of the
+/// arguments into which a shell would split it, without expansions.
+pub fn command_line(option: &str, text: &str, shell: bool) -> Result<String, CliError> {
+    if shell {
+        return Ok(text.into());
+    }
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    let words = words
+        .ok_or_else(|| CliError::usage(format!("{option} '{text}': the command is empty or has an unclosed quote")))?;
+    Ok(serde_json::json!(words).to_string())
 }

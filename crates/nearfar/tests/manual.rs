@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "expand",
     "size",
     "map",
@@ -12,6 +12,7 @@ const COMMANDS: [&str; 22] = [
     "measure",
     "run",
     "place",
+    "gate",
     "show",
     "compare",
     "report",

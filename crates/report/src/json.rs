@@ -3,6 +3,7 @@
 
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
+use model::analysis::gate::GateResult;
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
@@ -168,6 +169,22 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult) -> Value {
     let mut json = value(answer);
     json["run"] = about(record);
     stamped(json, record)
+}
+
+/// `{"run":{…},"verdict":"passed|failed|undecided|invalid","metric","unit","better","placement","baseline":{"name","median",
+/// "verdicts","reason"},"candidate":{…},"pairs","slower_percent","ci_low","ci_high","max_slower_percent","error_rate",
+/// "budget_ns"}`.
+pub fn gate(record: &RunRecord, result: &GateResult) -> Value {
+    let mut json = value(result);
+    json["run"] = about(record);
+    stamped(json, record)
+}
+
+/// As [`run`], with the result of the gate as `gate`.
+pub fn gated(record: &RunRecord, finding: &RunFinding, result: &GateResult) -> Value {
+    let mut json = run(record, finding, &[]);
+    json["gate"] = value(result);
+    json
 }
 
 /// As [`run`], with the result of the race as `answer`.

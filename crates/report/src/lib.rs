@@ -21,6 +21,7 @@ pub mod changes;
 mod claim_text;
 pub mod doctor;
 mod frame;
+pub mod gate;
 mod grid;
 pub mod html;
 pub mod json;

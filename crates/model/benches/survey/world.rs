@@ -189,6 +189,7 @@ fn record(machine: usize, run: usize, round: usize, planted: bool, seed: u64) ->
             budget_wins: false,
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
         },
         seed,

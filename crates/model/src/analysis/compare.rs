@@ -5,6 +5,7 @@ mod added;
 mod columns;
 mod efficiency;
 mod facts;
+mod fail_rule;
 mod means;
 mod row;
 mod rows;
@@ -13,7 +14,7 @@ mod samples;
 mod suite_tests;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use crate::analysis::finding::RunFinding;
 use crate::hint::Hinted;
@@ -27,6 +28,7 @@ use columns::{Baselines, ColumnValue, Columns, choose_baseline, columns, entries
 use rows::MeasuredRow;
 
 pub(crate) use columns::host;
+pub use fail_rule::{FailCheck, FailRule};
 
 /// One run with its findings.
 #[derive(Clone, Copy, Debug)]

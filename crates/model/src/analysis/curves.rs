@@ -221,6 +221,7 @@ mod tests {
             budget_wins: false,
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
         };
         let cells = cells.iter().map(measured).collect();

@@ -4,6 +4,7 @@ pub mod compare;
 pub mod curves;
 pub mod doctor;
 pub mod finding;
+pub mod gate;
 pub mod place;
 pub mod size;
 pub mod survey;

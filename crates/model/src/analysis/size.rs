@@ -202,6 +202,7 @@ mod tests {
             budget_wins: false,
             race: None,
             size: Some(SizePlan { need: Bytes(4 << 30), within_percent: 5.0 }),
+            gate: None,
             command: Vec::new(),
         }
     }

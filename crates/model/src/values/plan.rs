@@ -48,6 +48,9 @@ pub struct Plan {
     /// Budgets to measure for `size`; `None` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<SizePlan>,
+    /// Rules of a gate, whose cells are the baseline and the candidate; `None` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GatePlan>,
     /// Arguments after the program name that reproduce this plan. Empty if unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
@@ -116,6 +119,15 @@ pub struct SizePlan {
     pub within_percent: f64,
 }
 
+/// Makes a plan a gate: a sequential test whether the second cell is slower than the first by more than is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatePlan {
+    /// Allowed slowdown as a fraction of the baseline: 0.03 is 3 %.
+    pub max_slower: f64,
+    /// Maximum probability of each false verdict: that an allowed slowdown fails, and that a larger one passes.
+    pub error_rate: f64,
+}
+
 /// The property by which a comparison groups its columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
@@ -124,6 +136,8 @@ pub enum By {
     Threads,
     /// A parameter of the workloads.
     Parameter(String),
+    /// Commands by the name of their test.
+    Command,
     /// Machines by label, or else by CPU model.
     Host,
     /// Boots by the differences of their kernel command lines, or else by boot id.
@@ -175,7 +189,7 @@ pub struct NextBlock {
 }
 
 impl By {
-    /// Parses `placement`, `threads`, `host`, `kernel`, `boot`, `run`, `set.NAME`, a fact's key, or several of them
+    /// Parses `placement`, `threads`, `command`, `host`, `kernel`, `boot`, `run`, `set.NAME`, a fact's key, or several of them
     /// separated by commas.
     pub fn parse(text: &str) -> Self {
         if text.contains(',') {
@@ -184,6 +198,7 @@ impl By {
         match text {
             "placement" => Self::Placement,
             "threads" => Self::Threads,
+            "command" => Self::Command,
             "host" => Self::Host,
             "kernel" => Self::Fact("kernel.release".into()),
             "boot" => Self::Boot,
@@ -199,6 +214,7 @@ impl By {
         match self {
             Self::Placement => "placement".into(),
             Self::Threads => "threads".into(),
+            Self::Command => "command".into(),
             Self::Parameter(name) => format!("set.{name}"),
             Self::Host => "host".into(),
             Self::Boot => "boot".into(),
@@ -219,7 +235,7 @@ impl By {
     /// Whether the columns are within a run, so that one run is enough.
     pub fn is_within_runs(&self) -> bool {
         match self {
-            Self::Placement | Self::Threads | Self::Parameter(_) => true,
+            Self::Placement | Self::Threads | Self::Command | Self::Parameter(_) => true,
             Self::Host | Self::Boot | Self::Run | Self::Fact(_) => false,
             Self::Several(all) => all.iter().all(Self::is_within_runs),
         }
@@ -399,6 +415,7 @@ mod tests {
             budget_wins: false,
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
         }
     }

@@ -6,9 +6,11 @@
 mod bfs;
 mod expand;
 mod fleet;
+mod gate;
 mod graph;
 mod guard;
 mod map;
+mod measure;
 mod place;
 mod ranges;
 mod replay;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use model::analysis::compare::FailRule;
 
 pub use bfs::BfsArgs;
 pub use expand::{EngineName, ExpandArgs, FarArgs};
@@ -27,9 +30,11 @@ pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
     SurveyFormat,
 };
+pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
+pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
@@ -75,6 +80,8 @@ pub enum Command {
     Run(RunArgs),
     /// Find the best placement of a command
     Place(Box<PlaceArgs>),
+    /// Test whether a command is slower than another by more than is allowed
+    Gate(Box<GateArgs>),
     /// Run a program with less DRAM than it needs
     Expand(Box<ExpandArgs>),
     /// Measure how much DRAM a command needs
@@ -279,6 +286,8 @@ pub struct MeasureCommandArgs {
     pub threads: Option<usize>,
     #[command(flatten)]
     pub repeats: RepetitionArgs,
+    #[command(flatten, next_help_heading = "Workload command")]
+    pub commands: CommandListArgs,
     /// Permit workload io to overwrite this existing file or disk; all of its data is lost
     #[arg(long, value_name = "PATH")]
     pub allow_overwrite: Option<String>,
@@ -290,11 +299,13 @@ pub struct MeasureCommandArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
+    #[command(flatten, next_help_heading = "Export")]
+    pub export: MeasureExportArgs,
     #[command(flatten)]
     pub machine: MachineArgs,
     #[command(flatten)]
     pub guard: GuardArgs,
-    /// Command that workload command measures
+    /// Command that workload command measures; several are separated by ::: and compared with the first
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
@@ -396,8 +407,8 @@ pub enum ShowFormat {
 pub struct CompareArgs {
     /// Runs to compare [default: the latest; with --by host, kernel, boot, run or a fact, all runs of its experiment]
     pub runs: Vec<String>,
-    /// Columns: placement, threads, host, kernel, boot, run, set.PARAMETER, a recorded fact, several of these separated
-    /// by commas, or column of an imported table [default: chosen by the experiment]
+    /// Columns: placement, threads, command, host, kernel, boot, run, set.PARAMETER, a recorded fact, several of these
+    /// separated by commas, or column of an imported table [default: chosen by the experiment]
     #[arg(long, value_name = "DIMENSION")]
     pub by: Option<String>,
     /// Column that the others are compared with, or with several dimensions a value of one of them, which each column is
@@ -423,6 +434,9 @@ pub struct CompareArgs {
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Exit with status 1 if the whole interval of a main metric's change is beyond this limit, such as 'slower > 3%'
+    #[arg(long, value_name = "CONDITION", value_parser = FailRule::parse, conflicts_with = "index")]
+    pub fail_if: Option<FailRule>,
     /// Significant digits of values; percentages have two decimals fewer [default: 4, and one decimal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     pub digits: Option<u8>,

@@ -14,11 +14,13 @@ const THREADS: Range = 1.0..=16_384.0;
 
 /// Options by the name of their argument, with the range of their values. An argument has the same range in every
 /// command. Test: `every_number_has_a_range`.
-const RANGES: [(&str, Range); 18] = [
+const RANGES: [(&str, Range); 20] = [
     ("threads", THREADS),
     ("max_cpus", THREADS),
     ("cpus", 1.0..=1_048_576.0),
     ("repetitions", 1.0..=100_000.0),
+    ("min_runs", 1.0..=100_000.0),
+    ("max_runs", 1.0..=100_000.0),
     ("warmup", 0.0..=1000.0),
     ("max_trials", 1.0..=1e9),
     ("seed", 0.0..=u64::MAX as f64),

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use model::analysis::compare::index;
+use model::analysis::compare::{FailCheck, FailRule, index};
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
 use report::number::Digits;
 
 use crate::app::compare::{CompareRequest, Compared, comparison, indices};
 use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
-use crate::error::{CliError, CommandResult};
+use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::requests::existing_store;
 
@@ -44,12 +44,30 @@ fn show(comparison: &Comparison, args: &CompareArgs) -> CommandResult {
         TableFormat::Csv => report::table::comparison_csv(comparison),
         TableFormat::Json => {
             output::print_json(&report::json::comparison(comparison))?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(status(args.fail_if.as_ref(), comparison));
         }
         TableFormat::Svg => report::changes::svg(comparison).ok_or_else(no_change)?,
     };
     output::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(status(args.fail_if.as_ref(), comparison))
+}
+
+/// Returns the exit status of `--fail-if`, and prints the changes behind it.
+fn status(rule: Option<&FailRule>, comparison: &Comparison) -> ExitCode {
+    let Some(FailCheck { failed, unknown }) = rule.map(|rule| rule.check(comparison)) else {
+        return ExitCode::SUCCESS;
+    };
+    for (test, column) in &failed {
+        message!("--fail-if: {test}, {column} is beyond the limit");
+    }
+    for (test, column) in &unknown {
+        message!("--fail-if: {test}, {column} has no interval, so its change is unknown");
+    }
+    match (failed.is_empty(), unknown.is_empty()) {
+        (false, _) => CliStatus::Failure.into(),
+        (true, false) => CliStatus::Inconclusive.into(),
+        (true, true) => ExitCode::SUCCESS,
+    }
 }
 
 fn no_change() -> CliError {

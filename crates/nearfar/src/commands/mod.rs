@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod expand;
 pub mod export;
 pub mod fleet;
+pub mod gate;
 pub mod graph;
 pub mod import;
 pub mod internal;

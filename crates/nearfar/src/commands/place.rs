@@ -21,7 +21,7 @@ use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::requests::{self, existing_store};
+use crate::requests::{self, command_line, existing_store};
 
 /// Placeholder for the number of threads in a command.
 const THREADS: &str = "{threads}";
@@ -87,17 +87,9 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
             // A guess is a search without any trial except that of the baseline.
             max_trials: if args.preview.guess { Some(1) } else { args.stopping.max_trials },
         },
-        budget: duration("--budget", &args.stopping.budget)?,
-        time_limit: duration("--time-limit", &args.trial.time_limit)?,
+        budget: requests::duration("--budget", &args.stopping.budget)?,
+        time_limit: requests::duration("--time-limit", &args.trial.time_limit)?,
     })
-}
-
-fn duration(option: &str, text: &str) -> Result<Nanos, CliError> {
-    match Nanos::parse(text) {
-        Ok(Nanos(0)) => Err(CliError::usage(format!("{option} {text}: the duration must be greater than zero"))),
-        Ok(duration) => Ok(duration),
-        Err(error) => Err(CliError::usage(format!("{option}: {error}"))),
-    }
 }
 
 fn objective(args: &PlaceArgs) -> Objective {
@@ -129,9 +121,7 @@ fn metric_label(args: &PlaceArgs) -> Result<MetricLabel, CliError> {
 /// Returns the parameters of workload `command`.
 fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
     let list = |words: &[String]| serde_json::json!(words).to_string();
-    let line = |option: &str, text: &String| {
-        if args.trial.shell { Ok(text.clone()) } else { split(option, text).map(|words| list(&words)) }
-    };
+    let line = |option: &str, text: &String| command_line(option, text, args.trial.shell);
     let command = if args.trial.shell { args.command.join(" ") } else { list(&args.command) };
     let (argv, server) = match (&args.trial.load, &args.trial.server) {
         (Some(load), _) => (line("--load", load)?, Some(command)),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use model::analysis::compare::{ComparedRun, efficiencies, planned};
 use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::gate::GateResult;
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::values::record::{RunRecord, TrialRecord};
@@ -42,6 +43,7 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
             let text = match Answer::of(&record, &trials, &finding) {
                 Answer::Race(answer) => report::table::answer(&record, &answer, false, &style),
                 Answer::Size(answer) => report::table::size(&answer, &style),
+                Answer::Gate(answer) => report::gate::text(&record, &answer, &style),
                 Answer::Cells => {
                     report::table::run(&record, &finding, metrics, &style)
                         + &report::table::efficiency(&efficiency, &style)
@@ -52,16 +54,18 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         ShowFormat::Json => output::print_json(&match Answer::of(&record, &trials, &finding) {
             Answer::Race(answer) => report::json::race(&record, &finding, &answer),
             Answer::Size(answer) => report::json::sized(&record, &finding, &answer),
+            Answer::Gate(answer) => report::json::gated(&record, &finding, &answer),
             Answer::Cells => report::json::run(&record, &finding, &efficiency),
         })?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The answer of a run: the best placement, the DRAM that a program needs, or the measured cells.
+/// The answer of a run: the best placement, the DRAM that a program needs, the verdict of a gate, or the measured cells.
 enum Answer {
     Race(Box<PlaceResult>),
     Size(Box<SizeAnswer>),
+    Gate(Box<GateResult>),
     Cells,
 }
 
@@ -69,6 +73,9 @@ impl Answer {
     fn of(record: &RunRecord, trials: &[TrialRecord], finding: &RunFinding) -> Self {
         if let Some(answer) = PlaceResult::of(record, trials) {
             return Self::Race(Box::new(answer));
+        }
+        if let Some(answer) = GateResult::of(&record.plan, finding) {
+            return Self::Gate(Box::new(answer));
         }
         let compared = planned(&[ComparedRun { record, finding }], &record.plan);
         compared

@@ -197,6 +197,7 @@ fn record(shape: &Shape) -> RunRecord {
         compare_by: "placement".into(),
         race: None,
         size: None,
+        gate: None,
         command: ["run", "ccx.toml"].map(Into::into).into(),
     };
     RunRecord {

@@ -112,6 +112,7 @@ fn plan() -> Plan {
         budget_wins: false,
         race: None,
         size: None,
+        gate: None,
         command: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{CompareError, ComparedRun, row};
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::import::unixbench::{self, Score};
+use crate::values::command_number::COMMAND;
 use crate::values::plan::By;
 use crate::values::record::RunRecord;
 use crate::values::units::thread_count;
@@ -214,6 +215,7 @@ impl<'a> ColumnRule<'a> {
             By::Placement => Ok(Some(cell.placement.clone())),
             By::Threads => Ok(Some(cell.threads.to_string())),
             By::Parameter(name) => Ok(cell.parameters.get(name).cloned()),
+            By::Command => Ok((cell.workload == COMMAND).then(|| cell.test.clone())),
             _ => self.label(index, by).map(Some),
         };
         let parts: Vec<Option<String>> = self.dimensions.iter().map(part).collect::<Result<_, CompareError>>()?;
@@ -229,7 +231,7 @@ impl<'a> ColumnRule<'a> {
             By::Boot => self.boots[index].clone(),
             By::Run => record.id.0.clone(),
             By::Fact(key) => return fact(record, key),
-            By::Placement | By::Threads | By::Parameter(_) | By::Several(_) => String::new(),
+            By::Placement | By::Threads | By::Command | By::Parameter(_) | By::Several(_) => String::new(),
         })
     }
 
@@ -244,6 +246,9 @@ impl<'a> ColumnRule<'a> {
         if !parameters.is_empty() {
             let cells: Vec<&CellFinding> = self.runs.iter().flat_map(|run| &run.finding.cells).collect();
             test = row::without(cell, &parameters, &cells);
+        }
+        if self.dimensions.contains(&By::Command) {
+            test.clone_from(&cell.workload);
         }
         if !self.dimensions.contains(&By::Threads) && varying.threads.contains(&cell.test) {
             test = format!("{test}, {}", thread_count(cell.threads));

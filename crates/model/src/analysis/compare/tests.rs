@@ -14,7 +14,7 @@ use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 use crate::values::workload::Better;
 
-pub(super) fn record(id: &str, facts: &[(&str, &str)], simulated: Option<&str>) -> RunRecord {
+pub(in crate::analysis) fn record(id: &str, facts: &[(&str, &str)], simulated: Option<&str>) -> RunRecord {
     let mut settings = Settings::default();
     for (key, value) in facts {
         settings.record(key, FactValue::Known((*value).into()));
@@ -36,6 +36,7 @@ pub(super) fn record(id: &str, facts: &[(&str, &str)], simulated: Option<&str>) 
             budget_wins: false,
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
         },
         seed: 1,
@@ -48,7 +49,7 @@ pub(super) fn record(id: &str, facts: &[(&str, &str)], simulated: Option<&str>) 
     }
 }
 
-pub(super) fn cell(test: &str, placement: &str, better: Better, samples: &[f64]) -> CellFinding {
+pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, samples: &[f64]) -> CellFinding {
     CellFinding {
         workload: test.into(),
         test: test.into(),
@@ -84,7 +85,7 @@ pub(super) fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>)
     super::compare(runs, &ComparisonRequest { by, baseline, metric: None, added_tables: &[] })
 }
 
-pub(super) fn finding(cells: Vec<CellFinding>) -> RunFinding {
+pub(in crate::analysis) fn finding(cells: Vec<CellFinding>) -> RunFinding {
     RunFinding { cells, skipped: Vec::new(), passes: false }
 }
 

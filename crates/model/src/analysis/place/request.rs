@@ -166,6 +166,7 @@ impl PlaceRequest {
             budget_wins: false,
             race: Some(race),
             size: None,
+            gate: None,
             command: Vec::new(),
         })
     }

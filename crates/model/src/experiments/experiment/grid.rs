@@ -104,6 +104,7 @@ impl Experiment {
             baseline: self.baseline_here(&ctx, &cells, specs),
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
             cells,
             skipped,
@@ -132,7 +133,7 @@ impl Experiment {
                 let used: Vec<WorkloadSpec> = used.cloned().collect();
                 read::formatted(&name, &baseline, &used, ctx.topology.last_cache_bytes())
             }
-            By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Some(baseline),
+            By::Command | By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Some(baseline),
         }
     }
 }

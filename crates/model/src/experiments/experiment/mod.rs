@@ -32,16 +32,20 @@
 //! ```
 
 mod boot_parameters;
+mod command_list;
 mod efficiency;
 mod fio_job;
 mod grid;
 mod overrides;
+mod parameter_list;
 mod read;
 mod single_plan;
 mod source;
 
+pub use command_list::{CommandList, NamedCommand};
 pub use fio_job::{JobFileOptions, Jobs, read_jobs};
 pub use grid::PlanError;
+pub use parameter_list::{ExpandedCommand, ParameterList, expand_command};
 pub use read::parse;
 pub use single_plan::SingleWorkload;
 

@@ -330,7 +330,7 @@ fn columns(by: &By, tasks: &[WorkloadGrid]) -> Vec<String> {
                 |task: &WorkloadGrid| task.set.iter().find(|(key, _)| key == name).map(|(_, values)| values.clone());
             tasks.iter().filter_map(values).flatten().collect()
         }
-        By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Vec::new(),
+        By::Command | By::Host | By::Boot | By::Run | By::Fact(_) | By::Several(_) => Vec::new(),
     };
     let mut seen = BTreeSet::new();
     columns.retain(|column| seen.insert(column.clone()));

@@ -108,7 +108,7 @@ impl SingleWorkload {
     }
 
     /// Returns a rule for exactly the requested repetitions: the budget is their maximum total duration.
-    fn repeat(&self, cells: usize) -> StoppingRule {
+    pub(super) fn repeat(&self, cells: usize) -> StoppingRule {
         let blocks = u64::from(self.runs) + u64::from(self.warmup);
         let trials = blocks.saturating_mul(cells as u64).saturating_mul(u64::from(ATTEMPTS_MAX) + 1);
         StoppingRule {

@@ -237,6 +237,7 @@ impl PlanBuilder<'_> {
             budget_wins: false,
             race: None,
             size: None,
+            gate: None,
             command: Vec::new(),
             cells: self.cells,
             skipped: self.skipped,

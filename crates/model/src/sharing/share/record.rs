@@ -89,6 +89,7 @@ impl Redaction {
             race: plan.race.as_ref().map(|race| self.race(race)),
             // Contains only numbers, which do not identify the command.
             size: plan.size,
+            gate: plan.gate,
             command: self.command(plan),
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod golden;
 mod rank;
 mod rank_distribution;
 mod ratio;
+mod sequential;
 mod shift;
 mod spread;
 mod student;
@@ -24,6 +25,7 @@ pub use bootstrap::{Resampling, bca_interval, bca_interval_independent, percenti
 pub use geomean::{geometric_mean, geometric_mean_of_ratios};
 pub use rank::{RankMethod, RankTest, mann_whitney, wilcoxon_signed_rank};
 pub use ratio::{Pairing, RatioEstimate, ratio_of_medians};
+pub use sequential::{SequentialBounds, Side, is_proven, sequential_bounds};
 pub use shift::{hodges_lehmann_center, hodges_lehmann_shift};
 pub use spread::qn_scale;
 pub(crate) use student::{Mean, chi_squared_median, mean_interval, t_probability};

@@ -1,0 +1,81 @@
+//! Verdicts of gates from findings with fixed samples.
+
+use super::*;
+use crate::analysis::compare::tests::{cell, finding, record};
+
+const THREE_PERCENT: GatePlan = GatePlan { max_slower: 0.03, error_rate: 0.01 };
+
+fn plan(gate: GatePlan) -> Plan {
+    Plan { gate: Some(gate), ..record("r", &[], None).plan }
+}
+
+/// Samples with noise of 1 %, times a factor; `phase` shifts the noise.
+fn samples(count: u32, factor: f64, phase: u32) -> Vec<f64> {
+    (0..count).map(|block| factor * (1.0 + 0.005 * (f64::from((block * 7 + phase) % 5) - 2.0))).collect()
+}
+
+fn sides(better: Better, count: u32, factor: f64) -> RunFinding {
+    finding(vec![
+        cell("./old", "kernel", better, &samples(count, 1.0, 0)),
+        cell("./new", "kernel", better, &samples(count, factor, 3)),
+    ])
+}
+
+fn result(better: Better, count: u32, factor: f64) -> GateResult {
+    GateResult::of(&plan(THREE_PERCENT), &sides(better, count, factor)).expect("the plan is a gate")
+}
+
+#[test]
+fn verdicts_depend_on_the_allowed_slowdown() {
+    use GateVerdict::{Failed, Passed, Undecided};
+    for (factor, verdict) in [(1.0, Passed), (0.5, Passed), (1.08, Failed), (1.03, Undecided)] {
+        let result = result(Better::Lower, 40, factor);
+        assert_eq!(result.verdict, verdict, "{factor}: {result:?}");
+        let slower = result.slower_percent.expect("40 pairs");
+        assert!((slower - 100.0 * (factor - 1.0)).abs() < 0.5, "{factor}: {slower}");
+        assert_eq!(result.verdict, GateVerdict::of(&plan(THREE_PERCENT), &sides(Better::Lower, 40, factor)).unwrap());
+    }
+    assert_eq!(result(Better::Lower, 4, 2.0).verdict, Undecided, "four pairs prove nothing");
+    assert_eq!(GateResult::of(&record("r", &[], None).plan, &sides(Better::Lower, 4, 1.0)), None, "not a gate");
+}
+
+#[test]
+fn interval_agrees_with_the_verdict() {
+    let slow = result(Better::Lower, 40, 1.08);
+    assert!(slow.ci_low.unwrap() > 3.0 && slow.ci_low < slow.slower_percent && slow.slower_percent < slow.ci_high);
+    let equal = result(Better::Lower, 40, 1.0);
+    assert!(equal.ci_high.unwrap() < 3.0, "{equal:?}");
+}
+
+#[test]
+fn less_of_a_metric_to_maximise_is_slower() {
+    assert_eq!(result(Better::Higher, 40, 0.9).verdict, GateVerdict::Failed);
+    assert_eq!(result(Better::Higher, 40, 1.1).verdict, GateVerdict::Passed);
+    assert!((result(Better::Higher, 40, 0.9).slower_percent.unwrap() - 11.1).abs() < 0.6);
+}
+
+#[test]
+fn only_blocks_with_both_values_are_pairs() {
+    let mut finding = sides(Better::Lower, 40, 1.0);
+    let metric = &mut finding.cells[0].metrics[0];
+    metric.blocks.remove(5);
+    metric.samples.remove(5);
+    metric.samples[10] = 0.0;
+    let metric = &mut finding.cells[1].metrics[0];
+    metric.blocks.remove(20);
+    metric.samples.remove(20);
+    assert_eq!(GateResult::of(&plan(THREE_PERCENT), &finding).unwrap().pairs, 37);
+}
+
+#[test]
+fn commands_that_often_fail_have_no_verdict() {
+    let verdict = |valid, suspect, invalid| {
+        let mut finding = sides(Better::Lower, 40, 1.0);
+        finding.cells[1].verdicts = VerdictCounts { valid, suspect, invalid };
+        GateVerdict::of(&plan(THREE_PERCENT), &finding).unwrap()
+    };
+    assert_eq!(verdict(0, 0, 1), GateVerdict::Invalid);
+    assert_eq!(verdict(10, 10, 3), GateVerdict::Invalid);
+    assert_eq!(verdict(10, 0, 2), GateVerdict::Passed, "two trials may fail by chance");
+    assert_eq!(verdict(30, 10, 4), GateVerdict::Passed);
+}
