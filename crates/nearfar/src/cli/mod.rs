@@ -423,6 +423,9 @@ pub struct CompareArgs {
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Leave out suspect trials
+    #[arg(long, conflicts_with = "table")]
+    pub strict: bool,
     /// Significant digits of values; percentages have two decimals fewer [default: 4, and one decimal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     pub digits: Option<u8>,
