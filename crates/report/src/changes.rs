@@ -7,6 +7,7 @@ use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Differ
 use model::values::workload::Better;
 
 use crate::claim_text::column;
+use crate::comparison_notes::{baseline_value, remarks};
 use crate::number::{percent_interval, signed_percent, significant};
 use crate::stamp;
 use crate::style::{clean, shortened};
@@ -140,7 +141,8 @@ fn group(
     let (head, rule) = (*y + 13.0, *y);
     *y += HEAD_HEIGHT;
     let lines = changes.iter().map(|(name, value)| {
-        let line = line(row, &column(comparison, name), value, axis, *y + LINE_HEIGHT / 2.0 - 2.0);
+        let baseline = baseline_value(comparison, row, name);
+        let line = line(row, &column(comparison, name), (value, baseline), axis, *y + LINE_HEIGHT / 2.0 - 2.0);
         *y += LINE_HEIGHT;
         line
     });
@@ -150,7 +152,13 @@ fn group(
     TestGroup { name, own, y: pixels(head), rule_y: pixels(rule), lines }
 }
 
-fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: f64) -> ChangeRow {
+fn line(
+    row: &ComparisonRow,
+    name: &str,
+    (value, baseline): (&ComparedValue, Option<&ComparedValue>),
+    axis: &Axis,
+    y: f64,
+) -> ChangeRow {
     let change = value.change_percent.unwrap_or_default();
     let ends = value.ci_low.zip(value.ci_high);
     let interval = ends.map_or(String::new(), |(low, high)| format!(" [{}]", percent_interval(low, high, change)));
@@ -165,16 +173,18 @@ fn line(row: &ComparisonRow, name: &str, value: &ComparedValue, axis: &Axis, y: 
         "good" => "better",
         "bad" => "worse",
         _ if ends.is_none() => "no interval",
+        _ if value.difference.is_none() => "no difference claimed",
         _ => "no difference seen",
     };
+    let remarks: String = remarks(value, baseline).iter().map(|remark| format!(", {remark}")).collect();
     ChangeRow {
-        title: format!("{name} for {}: {text}, {word}", clean(&row.test)),
+        title: format!("{name} for {}: {text}, {word}{remarks}", clean(&row.test)),
         name: shortened(name, ((LEFT - 26.0) / CHARACTER) as usize),
         class,
         x: pixels(axis.x(place(change, row.better).unwrap_or_default())),
         y: pixels(y),
         ends: drawn.map(|(one, other)| (pixels(axis.x(one.min(other))), pixels(axis.x(one.max(other))))),
-        text,
+        text: if value.rests_on_suspect(baseline) { format!("{text} suspect") } else { text },
     }
 }
 

@@ -2,15 +2,18 @@
 
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange, Replication};
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
+use crate::comparison_notes::{JUDGED_MIN, baseline_value, mean_remarks, remarks};
 use crate::number::{percent_interval, percent_size, signed_percent};
 use crate::race::headline;
 use crate::style::{Tone, clean};
 
 const NONE_SEEN: &str = "no difference seen";
+/// Of single runs, or of single figures in a mean.
+const NONE_CLAIMED: &str = "no difference claimed";
 
 /// A claim, or the statement that there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +46,8 @@ pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
         })
     });
     let mut all: Vec<ClaimText> = overall.chain(single).collect();
-    all.sort_by_key(|sentence| sentence.text.starts_with(NONE_SEEN));
+    let is_without_claim = |text: &str| text.starts_with(NONE_SEEN) || text.starts_with(NONE_CLAIMED);
+    all.sort_by_key(|sentence| is_without_claim(&sentence.text));
     all
 }
 
@@ -73,9 +77,12 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
         Some(threads) => format!("all tests with {}", thread_count(threads)),
         None => "all tests".into(),
     };
-    if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high) {
-        let how = format!("{}, {}", signed_percent(change), signed(low, high, change));
-        let text = format!("{NONE_SEEN} between {name} and {baseline} over {tests} (geometric mean), {how}");
+    let remarks = remarked(&mean_remarks(mean));
+    let is_of_trials = mean.replication == Some(Replication::Trials);
+    if let Some((low, high)) = ends.filter(|(low, high)| *low <= 0.0 && 0.0 <= *high || is_of_trials) {
+        let none = if low <= 0.0 && 0.0 <= high { NONE_SEEN } else { NONE_CLAIMED };
+        let how = format!("{}, {}{remarks}", signed_percent(change), signed(low, high, change));
+        let text = format!("{none} between {name} and {baseline} over {tests} (geometric mean), {how}");
         return ClaimText { text, better: None };
     }
     let word = if change > 0.0 { "better" } else { "worse" };
@@ -83,7 +90,8 @@ fn overall(comparison: &Comparison, mean: &GeomeanChange) -> ClaimText {
     let claim = format!("over {tests} {name} is {size} % {word} than {baseline} (geometric mean)");
     match ends {
         Some((low, high)) => {
-            ClaimText { text: format!("{claim}, {}", unsigned(low, high, change)), better: Some(change > 0.0) }
+            let text = format!("{claim}, {}{remarks}", unsigned(low, high, change));
+            ClaimText { text, better: Some(change > 0.0) }
         }
         None => ClaimText { text: format!("{claim}, without an interval"), better: None },
     }
@@ -106,17 +114,35 @@ fn single(
     };
     let claim = claim(&row.metric, &row.unit, row.better, &name, &baseline, change);
     let higher_is_better = row.better == Better::Higher;
+    let remarks = remarked(&remarks(value, baseline_value(comparison, row, other)));
     match value.difference {
         Some(Difference::NoneSeen) => ClaimText {
-            text: format!("{NONE_SEEN} between {name} and {baseline} for {test}, {}", how(signed)),
+            text: format!("{NONE_SEEN} between {name} and {baseline} for {test}, {}{remarks}", how(signed)),
             better: None,
         },
         Some(difference) => ClaimText {
-            text: format!("{claim} for {test}, {}", how(unsigned)),
+            text: format!("{claim} for {test}, {}{remarks}{}", how(unsigned), correction(comparison, value)),
             better: Some((difference == Difference::Higher) == higher_is_better),
         },
+        None if value.replication == Some(Replication::Trials) => {
+            let how = format!("{}, {}{remarks}", signed_percent(change), how(signed));
+            ClaimText { text: format!("{NONE_CLAIMED} between {name} and {baseline} for {test}, {how}"), better: None }
+        }
         None => ClaimText { text: format!("{claim} for {test}, without an interval"), better: None },
     }
+}
+
+fn remarked(remarks: &[String]) -> String {
+    remarks.iter().map(|remark| format!(", {remark}")).collect()
+}
+
+/// A remark on a claim that may be one of those that chance makes in a table of many rows.
+fn correction(comparison: &Comparison, value: &ComparedValue) -> String {
+    let claims = comparison.claims();
+    if claims.judged < JUDGED_MIN || value.p_value.is_some_and(|p_value| claims.remains(p_value)) {
+        return String::new();
+    }
+    format!(", which does not remain after Holm's correction for {} differences", claims.judged)
 }
 
 /// Rates are faster or slower, times more or less; other metrics are higher or lower, and better or worse.

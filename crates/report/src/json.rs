@@ -144,9 +144,11 @@ pub fn trials(record: &RunRecord, trials: &[TrialRecord]) -> Value {
     stamped(json!({ "trials": trials.iter().map(trial).collect::<Vec<_>>() }), record)
 }
 
-/// `{"baseline","rows":[…],"geomean":[…], …}`.
+/// `{"baseline","rows":[…],"geomean":[…],"claims":{…}, …}`.
 pub fn comparison(comparison: &Comparison) -> Value {
-    value(comparison)
+    let mut shown = value(comparison);
+    shown["claims"] = value(&comparison.claims());
+    shown
 }
 
 /// `{"false_alarms_percent","class_by","simulated","classes":[{"name","machines":[{"name","runs","stands_out",

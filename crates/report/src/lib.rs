@@ -19,6 +19,7 @@
 mod axis;
 pub mod changes;
 mod claim_text;
+mod comparison_notes;
 pub mod doctor;
 mod frame;
 pub mod gate;

@@ -147,6 +147,7 @@ fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
         samples,
         blocks: Vec::new(),
         trials: Vec::new(),
+        suspect: Vec::new(),
     };
     CellFinding {
         workload: format!("test {test}"),

@@ -6,9 +6,12 @@ mod columns;
 mod efficiency;
 mod facts;
 mod fail_rule;
+mod history;
 mod means;
 mod row;
 mod rows;
+#[cfg(test)]
+mod run_tests;
 mod samples;
 #[cfg(test)]
 mod suite_tests;
@@ -25,7 +28,8 @@ use crate::values::record::{ImportedTable, RunRecord};
 use crate::values::stamp::Stamp;
 
 use columns::{Baselines, ColumnValue, Columns, choose_baseline, columns, entries};
-use rows::MeasuredRow;
+use history::History;
+use rows::{MeasuredRow, RowRequest};
 
 pub(crate) use columns::host;
 pub use fail_rule::{FailCheck, FailRule};
@@ -47,6 +51,8 @@ pub struct ComparisonRequest<'a> {
     pub metric: Option<&'a str>,
     /// Imported tables whose columns are added.
     pub added_tables: &'a [ImportedTable],
+    /// Runs that are not compared: those of the same cells on the same machine show how much runs differ.
+    pub history: &'a [ComparedRun<'a>],
 }
 
 /// The reason why runs or columns cannot be compared.
@@ -80,7 +86,10 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
     let baseline = request.baseline.map(|baseline| columns::baseline_of(request.by, &dimensions, baseline));
     let mut columns = columns(&entries, &dimensions, baseline.as_deref())?;
     let seed = runs.first().map_or(0, |run| run.record.seed);
-    let mut rows = rows::rows(&entries, &columns.baselines, seed);
+    let history = History::new(runs, request.history);
+    let keeps_all_samples = !request.added_tables.is_empty();
+    let row_request = RowRequest { baselines: &columns.baselines, history: &history, seed, keeps_all_samples };
+    let mut rows = rows::rows(&entries, &row_request);
     let mut first_run = runs.len();
     for table in request.added_tables {
         added::add(&mut rows, &mut columns, table, first_run);
@@ -89,7 +98,7 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
     let notes = facts::differing(runs, &dimensions);
     let efficiency = efficiency::efficiencies(runs, request.metric);
     let stamp = Stamp::of(runs.iter().map(|run| run.record));
-    Ok(Comparison { efficiency, ..assemble(columns, rows, notes) }.stamped(stamp))
+    Ok(Comparison { efficiency, ..assemble(columns, rows, &history, notes) }.stamped(stamp))
 }
 
 /// Returns the comparison that a plan defines; `None` with a single column and without efficiencies, or if the baseline
@@ -104,7 +113,13 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
         return None;
     }
     let by = By::parse(&plan.compare_by);
-    let request = ComparisonRequest { by: &by, baseline: plan.baseline.as_deref(), metric: None, added_tables: &[] };
+    let request = ComparisonRequest {
+        by: &by,
+        baseline: plan.baseline.as_deref(),
+        metric: None,
+        added_tables: &[],
+        history: &[],
+    };
     let comparison = compare(runs, &request).ok()?;
     (comparison.columns.len() > 1 || !comparison.efficiency.is_empty()).then_some(comparison)
 }
@@ -121,7 +136,8 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
     let rows = tables::rows(table, &baselines);
     let mut names = table.columns.clone();
     names.sort_by_key(|column| *column != baseline);
-    Ok(assemble(Columns::new("column".into(), names, baselines), rows, table.notes.clone()))
+    let columns = Columns::new("column".into(), names, baselines);
+    Ok(assemble(columns, rows, &History::default(), table.notes.clone()))
 }
 
 /// Returns the UnixBench index of the main metrics of runs by column; single samples are its passes.
@@ -167,12 +183,12 @@ pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Inde
     Ok(indices)
 }
 
-fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, notes: Vec<String>) -> Comparison {
+fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, history: &History<'_>, notes: Vec<String>) -> Comparison {
     let Columns { by, names, baselines, notes: mut all_notes, .. } = columns;
     all_notes.extend(notes);
     let compared: Vec<(&str, &str)> =
         names.iter().filter_map(|column| Some((column.as_str(), baselines.of(column)?))).collect();
-    let geomean = means::geomeans(&rows, &compared);
+    let geomean = means::geomeans(&rows, &compared, history);
     all_notes.extend(means::note(&rows).filter(|_| !geomean.is_empty()));
     Comparison {
         by,

@@ -259,6 +259,7 @@ mod tests {
             samples: Vec::new(),
             blocks: Vec::new(),
             trials: Vec::new(),
+            suspect: Vec::new(),
         };
         CellFinding {
             workload: workload.to_string(),

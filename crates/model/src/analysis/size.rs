@@ -156,9 +156,11 @@ mod tests {
                 change_percent: Some(*change),
                 ci_low: Some(*low),
                 ci_high: Some(*high),
+                replication: None,
                 difference: None,
                 p_value: None,
                 samples: 3,
+                suspect: 0,
             };
             values.insert(name, value);
         }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats::statistics::CONFIDENCE;
 use crate::values::stamp::Stamp;
 use crate::values::workload::Better;
 
@@ -43,10 +44,17 @@ impl Comparison {
         self.stamp = stamp;
         if stamp.smoke {
             for value in self.rows.iter_mut().flat_map(|row| row.values.values_mut()) {
-                *value = ComparedValue { ci_low: None, ci_high: None, difference: None, p_value: None, ..*value };
+                *value = ComparedValue {
+                    ci_low: None,
+                    ci_high: None,
+                    replication: None,
+                    difference: None,
+                    p_value: None,
+                    ..*value
+                };
             }
             for mean in &mut self.geomean {
-                (mean.ci_low, mean.ci_high) = (None, None);
+                (mean.ci_low, mean.ci_high, mean.replication) = (None, None, None);
             }
         }
         self
@@ -78,6 +86,54 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// Counts the differences that were judged and claimed, by these rows.
+    pub fn claims(&self) -> ClaimCounts {
+        let judged = self
+            .rows
+            .iter()
+            .flat_map(|row| row.values.values())
+            .filter_map(|value| value.difference.zip(value.p_value));
+        let judged: Vec<(Difference, f64)> = judged.collect();
+        let mut p_values: Vec<f64> = judged.iter().map(|(_, p_value)| *p_value).collect();
+        p_values.sort_unstable_by(f64::total_cmp);
+        let level = 1.0 - CONFIDENCE;
+        // Holm, Scandinavian Journal of Statistics 6, 1979: the k-th smallest of m is compared with the level over m - k.
+        let remaining = (0..p_values.len()).take_while(|at| p_values[*at] * (p_values.len() - at) as f64 <= level);
+        let after_correction = remaining.count();
+        ClaimCounts {
+            judged: judged.len(),
+            claimed: judged.iter().filter(|(difference, _)| *difference != Difference::NoneSeen).count(),
+            expected_by_chance: level * judged.len() as f64,
+            after_correction,
+            p_value_max: after_correction.checked_sub(1).map(|last| p_values[last]),
+        }
+    }
+}
+
+/// Numbers of judged and claimed differences of a comparison, and the contribution of chance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ClaimCounts {
+    /// Number of differences with an interval that supports claims.
+    pub judged: usize,
+    /// Number of these that are claimed: their interval does not contain 0.
+    pub claimed: usize,
+    /// Expected number of claims if no side differs: 5 % of the judged ones.
+    pub expected_by_chance: f64,
+    /// Number of differences with a p value that remains significant after Holm's correction for all judged ones.
+    pub after_correction: usize,
+    /// The largest p value that remains; `None` if none does.
+    #[serde(skip)]
+    p_value_max: Option<f64>,
+}
+
+impl ClaimCounts {
+    /// Whether a difference with this p value remains significant after the correction.
+    pub fn remains(&self, p_value: f64) -> bool {
+        self.p_value_max.is_some_and(|most| p_value <= most)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonRow {
     pub test: String,
@@ -97,17 +153,47 @@ pub struct ComparisonRow {
 pub struct ComparedValue {
     /// Median of the column, in the unit of the row.
     pub median: f64,
-    /// Change from the baseline: 100 x (ratio of medians - 1); `None` for the baseline itself.
+    /// Change from the baseline: 100 x (ratio - 1); `None` for the baseline itself. The ratio is that of the pairs if
+    /// both are of the same blocks, else of the run medians or, with one run a side, of the medians.
     pub change_percent: Option<f64>,
     /// Lower end of the 95 % interval; `None` with fewer than three samples (or pairs) on a side.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
-    /// Conclusion from the interval; `None` without an interval.
+    /// Replication behind the interval; `None` without an interval.
+    #[serde(default)]
+    pub replication: Option<Replication>,
+    /// Conclusion from the interval; `None` without an interval, or if an interval of single runs excludes zero.
     pub difference: Option<Difference>,
-    /// P value of the rank test; `None` without an interval.
+    /// P value of the test that belongs to the interval; `None` without an interval or between single runs.
     pub p_value: Option<f64>,
     /// Number of samples behind the median.
     pub samples: usize,
+    /// Number of these that are of suspect trials.
+    #[serde(default)]
+    pub suspect: usize,
+}
+
+impl ComparedValue {
+    /// Whether a claim from this value and its baseline rests on suspect trials: more than half on either side.
+    pub fn rests_on_suspect(&self, baseline: Option<&Self>) -> bool {
+        let is_mostly_suspect = |value: &Self| 2 * value.suspect > value.samples;
+        is_mostly_suspect(self) || baseline.is_some_and(is_mostly_suspect)
+    }
+}
+
+/// Replication behind the interval of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replication {
+    /// Blocks of the same runs, in which both sides were measured.
+    Blocks,
+    /// Several runs on each side: the interval contains what differs between them.
+    Runs,
+    /// A single run on a side: how much runs differ is known from other runs of the same cell on the same machine with
+    /// the same settings.
+    OtherRuns,
+    /// Trials of a single run on a side: the interval does not contain what differs between runs, and supports no claim.
+    Trials,
 }
 
 /// Conclusion about the difference between a column and the baseline.
@@ -166,10 +252,68 @@ pub struct GeomeanChange {
     /// than three trials (or pairs) on a side.
     pub ci_low: Option<f64>,
     pub ci_high: Option<f64>,
+    /// Replication behind the interval; `None` without an interval.
+    #[serde(default)]
+    pub replication: Option<Replication>,
     /// Number of tests.
     #[serde(default)]
     pub tests: usize,
     /// Number of trials of both sides. Equal to twice the number of tests if all figures are single ones.
     #[serde(default)]
     pub trials: usize,
+    /// Number of these that are suspect.
+    #[serde(default)]
+    pub suspect: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_p_values(p_values: &[f64]) -> Comparison {
+        let value = |p_value: &f64| ComparedValue {
+            median: 1.0,
+            change_percent: Some(1.0),
+            ci_low: None,
+            ci_high: None,
+            replication: Some(Replication::Blocks),
+            difference: Some(if *p_value < 0.05 { Difference::Higher } else { Difference::NoneSeen }),
+            p_value: Some(*p_value),
+            samples: 9,
+            suspect: 0,
+        };
+        let row = |p_value: &f64| ComparisonRow {
+            test: "t".into(),
+            metric: "m".into(),
+            unit: "s".into(),
+            better: Better::Lower,
+            main: true,
+            threads: None,
+            values: [("b".to_string(), value(p_value))].into(),
+        };
+        Comparison {
+            by: "run".into(),
+            baseline: "a".into(),
+            baselines: BTreeMap::new(),
+            columns: vec!["a".into(), "b".into()],
+            rows: p_values.iter().map(row).collect(),
+            geomean: Vec::new(),
+            efficiency: Vec::new(),
+            notes: Vec::new(),
+            stamp: Stamp::default(),
+        }
+    }
+
+    #[test]
+    fn claims_are_counted_and_corrected_for_their_number() {
+        // By R: p.adjust(c(0.011, 0.012, 0.04, 0.3, 0.9), "holm") is 0.055, 0.055, 0.12, 0.6, 0.9.
+        let claims = with_p_values(&[0.04, 0.3, 0.011, 0.9, 0.012]).claims();
+        assert_eq!((claims.judged, claims.claimed, claims.after_correction), (5, 3, 0));
+        assert!((claims.expected_by_chance - 0.25).abs() < 1e-12 && !claims.remains(0.011));
+        // With 0.009 and 0.012 the first two are 0.045 and 0.048.
+        let claims = with_p_values(&[0.04, 0.3, 0.009, 0.9, 0.012]).claims();
+        assert_eq!(claims.after_correction, 2);
+        assert!(claims.remains(0.012) && !claims.remains(0.04));
+        assert_eq!(with_p_values(&[]).claims().judged, 0);
+    }
 }

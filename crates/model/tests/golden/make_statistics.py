@@ -292,22 +292,13 @@ def ratio():
         of_medians = lambda x, y, axis=-1: np.median(y, axis=axis) / np.median(x, axis=axis)
         arguments = dict(n_resamples=50_000, batch=5000, rng=2, method="BCa", vectorized=True)
         exact = min(count, other) < 6
-        case = {"name": name, "baseline": baseline, "candidate": candidate, "paired": None, "apart": None}
+        case = {"name": name, "baseline": baseline, "candidate": candidate}
         if exact:
             apart = np.exp(welch(np.log(baseline).tolist(), np.log(candidate).tolist(), 0.95)).tolist()
         else:
             apart = [float(end) for end in stats.bootstrap((baseline, candidate), of_medians, **arguments).confidence_interval]
         p_value = mann_whitney(baseline, candidate)["p_value"]
         case["apart"] = {"ratio": value, "interval": widened(apart, value), "p_value": p_value, "exact": exact}
-        if count == other:
-            logs = np.log(np.array(candidate) / np.array(baseline)).tolist()
-            if exact:
-                paired = np.exp(t_interval(logs)).tolist()
-            else:
-                result = stats.bootstrap((baseline, candidate), of_medians, paired=True, **{**arguments, "method": "percentile"})
-                paired = [float(end) for end in result.confidence_interval]
-            p_value = wilcoxon(logs)["p_value"]
-            case["paired"] = {"ratio": value, "interval": widened(paired, value), "p_value": p_value, "exact": exact}
         yield case
 
 

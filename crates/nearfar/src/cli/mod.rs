@@ -437,6 +437,9 @@ pub struct CompareArgs {
     /// Exit with status 1 if the whole interval of a main metric's change is beyond this limit, such as 'slower > 3%'
     #[arg(long, value_name = "CONDITION", value_parser = FailRule::parse, conflicts_with = "index")]
     pub fail_if: Option<FailRule>,
+    /// Leave out suspect trials
+    #[arg(long, conflicts_with = "table")]
+    pub strict: bool,
     /// Significant digits of values; percentages have two decimals fewer [default: 4, and one decimal]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=15))]
     pub digits: Option<u8>,

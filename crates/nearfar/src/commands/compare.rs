@@ -97,5 +97,6 @@ fn request(args: &CompareArgs) -> CompareRequest {
         table: args.table.clone(),
         metric: args.metric.clone(),
         added_tables: args.added_tables.clone(),
+        strict: args.strict,
     }
 }

@@ -27,11 +27,11 @@ use model::values::stamp::Stamp;
 
 use crate::changes;
 use crate::claim_text::{ClaimText, sentences};
+use crate::comparison_notes::footnotes;
 use crate::number::Digits;
 use crate::style::clean;
 use crate::table::{
-    EFFICIENCY, caption, comparison_grid, efficiency_grid, footnotes, headnotes, index_caption, index_grid,
-    index_notes, long_grid,
+    EFFICIENCY, caption, comparison_grid, efficiency_grid, headnotes, index_caption, index_grid, index_notes, long_grid,
 };
 use run::RunPart;
 use survey::SurveyPart;

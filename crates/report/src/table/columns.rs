@@ -217,13 +217,14 @@ fn verdicts(row: ResultRow<'_>) -> CellValue<'_> {
     CellValue::Formatted(GridCell::new(&words, tone))
 }
 
-/// `all valid`, `2 suspect`, `no trial yet`.
+/// `all valid`, `2 suspect`, `7 of 9 suspect` if these are most, `no trial yet`.
 fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
     let VerdictCounts { valid, suspect, invalid } = verdicts;
     match (valid, suspect, invalid) {
         (0, 0, 0) => ("no trial yet".into(), Tone::Warning),
         (_, 0, 0) => ("all valid".into(), Tone::Plain),
         (0, 0, _) => ("all invalid".into(), Tone::Bad),
+        (_, _, 0) if suspect > valid => (format!("{suspect} of {} suspect", valid + suspect), Tone::Bad),
         (_, _, 0) => (format!("{suspect} suspect"), Tone::Warning),
         (_, 0, _) => (format!("{invalid} invalid"), Tone::Bad),
         _ => (format!("{suspect} suspect, {invalid} invalid"), Tone::Bad),
@@ -249,6 +250,14 @@ mod tests {
         ("metric", "the field `name` of the metric"),
         ("interval", "the fields `ci_low` and `ci_high`"),
     ];
+
+    #[test]
+    fn figures_that_rest_mostly_on_suspect_trials_are_marked() {
+        let words = |valid, suspect, invalid| verdict_words(VerdictCounts { valid, suspect, invalid });
+        assert_eq!(words(7, 2, 0), ("2 suspect".into(), Tone::Warning));
+        assert_eq!(words(2, 7, 0), ("7 of 9 suspect".into(), Tone::Bad));
+        assert_eq!(words(9, 0, 0), ("all valid".into(), Tone::Plain));
+    }
 
     #[test]
     fn column_ids_are_the_names_of_json() {
@@ -306,6 +315,7 @@ mod tests {
             samples: vec![90.0],
             blocks: vec![0],
             trials: vec![TrialId("t".into())],
+            suspect: Vec::new(),
         }
     }
 

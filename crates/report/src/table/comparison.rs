@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange};
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange, Replication};
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
 use super::columns::better_word;
 use super::efficiency::{efficiency_markdown_with, efficiency_with};
+use crate::comparison_notes::{baseline_value, footnotes, mean_remarks, remarks, suspect_remark};
 use crate::grid::{CellKind, Grid, GridCell, markdown_text};
 use crate::number::Digits;
 use crate::stamp;
@@ -80,10 +81,11 @@ pub(crate) fn comparison_grid(comparison: &Comparison, digits: Digits) -> Grid {
             let value = row.values.get(column);
             match comparison.baseline_of(column) {
                 Some(_) if value.is_some_and(|value| value.change_percent.is_some()) => {
-                    joined(parts(row, value, digits))
+                    let cell = joined(parts(row, value, digits));
+                    remarked(cell, value.map(|value| remarks(value, baseline_value(comparison, row, column))))
                 }
                 // Without a value of the baseline there is no change; the value itself is known.
-                _ => own(row, value, digits),
+                _ => remarked(own(row, value, digits), value.map(|value| suspect_remark(value).into_iter().collect())),
             }
         }));
         grid.rows.push(cells);
@@ -145,10 +147,7 @@ pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
         for column in comparison.columns.iter().filter(here) {
             let value = row.values.get(column);
             let mut cells = vec![GridCell::plain(column), own(row, value, digits)];
-            cells.extend(match comparison.baseline_of(column) {
-                Some(_) => parts(row, value, digits),
-                None => [GridCell::muted("baseline"), GridCell::plain("")],
-            });
+            cells.extend(change_cells(comparison, row, column, digits));
             grid.rows.push(cells);
         }
     }
@@ -156,15 +155,27 @@ pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
         grid.heading(&format!("{} over the tests, higher is better", mean_name(threads)));
         for mean in means(comparison).iter().filter(|mean| mean.threads == threads) {
             let mut cells = vec![GridCell::plain(&mean.name), GridCell::muted(&basis(mean))];
-            cells.extend(mean_parts(mean, digits));
+            let [words, ends] = mean_parts(mean, digits);
+            cells.extend([words, remarked(ends, Some(mean_remarks(mean)))]);
             grid.rows.push(cells);
         }
     }
     grid
 }
 
+/// The cells of a change and of its interval with remarks; a baseline has none.
+fn change_cells(comparison: &Comparison, row: &ComparisonRow, column: &str, digits: Digits) -> [GridCell; 2] {
+    let value = row.values.get(column);
+    if comparison.baseline_of(column).is_none() {
+        let remarks = value.map(|value| suspect_remark(value).into_iter().collect());
+        return [GridCell::muted("baseline"), remarked(GridCell::plain(""), remarks)];
+    }
+    let [words, ends] = parts(row, value, digits);
+    [words, remarked(ends, value.map(|value| remarks(value, baseline_value(comparison, row, column))))]
+}
+
 /// The means. Empty for a single test, whose mean adds no information.
-fn means(comparison: &Comparison) -> &[GeomeanChange] {
+pub(crate) fn means(comparison: &Comparison) -> &[GeomeanChange] {
     let tests = comparison.rows.iter().filter(|row| row.main).count();
     if tests > 1 { &comparison.geomean } else { &[] }
 }
@@ -192,6 +203,7 @@ fn parts(row: &ComparisonRow, value: Option<&ComparedValue>, digits: Digits) -> 
         Some(Difference::NoneSeen) => None,
         None => Some(Tone::Plain),
     };
+    let tone = if value.replication == Some(Replication::Trials) { tone.map(|_| Tone::Quiet) } else { tone };
     let (words, tone) = match tone {
         Some(tone) => (held(&digits.change(change)), tone),
         None => (NONE_SEEN.into(), Tone::Quiet),
@@ -210,7 +222,7 @@ fn mean_parts(mean: &GeomeanChange, digits: Digits) -> [GridCell; 2] {
         Some((low, high)) => (
             format!("{} %", digits.percent_interval(low, high, change)),
             match () {
-                () if low <= 0.0 && 0.0 <= high => Tone::Quiet,
+                () if low <= 0.0 && 0.0 <= high || mean.replication == Some(Replication::Trials) => Tone::Quiet,
                 () if change > 0.0 => Tone::Good,
                 () => Tone::Bad,
             },
@@ -225,6 +237,15 @@ fn joined_mean(mean: &GeomeanChange, digits: Digits) -> GridCell {
     let mut cell = joined(mean_parts(mean, digits));
     if is_none_seen {
         cell.text += &format!(", {}", held(NONE_SEEN));
+    }
+    remarked(cell, Some(mean_remarks(mean)))
+}
+
+/// Adds remarks to a cell.
+fn remarked(mut cell: GridCell, remarks: Option<Vec<String>>) -> GridCell {
+    for remark in remarks.unwrap_or_default() {
+        let separator = if cell.text.is_empty() { "" } else { ", " };
+        cell.text += &format!("{separator}{}", held(&remark));
     }
     cell
 }
@@ -247,24 +268,4 @@ fn held(text: &str) -> String {
 pub(crate) fn headnotes(comparison: &Comparison) -> Vec<String> {
     let notes = comparison.notes.iter().map(|note| clean(note));
     stamp::of(comparison.stamp).into_iter().chain(notes).collect()
-}
-
-/// Notes below the table, which explain its values.
-pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
-    let mut notes = Vec::new();
-    let changes =
-        || comparison.rows.iter().flat_map(|row| row.values.values()).filter(|value| value.change_percent.is_some());
-    if changes().any(|value| value.ci_low.is_some()) {
-        notes.push("intervals are 95 % intervals; no difference is claimed if the interval contains 0 %".into());
-    }
-    if changes().any(|value| value.ci_low.is_none()) && !comparison.stamp.smoke {
-        notes.push(
-            "a change without an interval is between single figures or fewer than three trials: its noise is unknown"
-                .into(),
-        );
-    }
-    if means(comparison).iter().any(|mean| mean.ci_low.is_none()) && !comparison.stamp.smoke {
-        notes.push("a geometric mean has no interval if one of its tests has none".into());
-    }
-    notes
 }

@@ -3,7 +3,9 @@
 
 use std::iter;
 
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, Efficiency, GeomeanChange};
+use model::values::comparison::{
+    ComparedValue, Comparison, ComparisonRow, Difference, Efficiency, GeomeanChange, Replication,
+};
 
 use super::columns::better_word;
 use super::comparison::mean_name;
@@ -29,6 +31,8 @@ static COLUMNS: &[Column] = &[
     both("smoke", |line| smoke(line.comparison), |line| smoke(line.comparison)),
     both("tests", |_| String::new(), |line| line.mean.tests.to_string()),
     both("trials", |_| String::new(), |line| line.mean.trials.to_string()),
+    both("replication", |line| replication(line.value.replication), |line| replication(line.mean.replication)),
+    both("suspect", |line| line.value.suspect.to_string(), |line| line.mean.suspect.to_string()),
 ];
 
 fn simulated(comparison: &Comparison) -> String {
@@ -106,6 +110,17 @@ fn baseline(comparison: &Comparison, column: &str) -> String {
 fn values<'a>(comparison: &'a Comparison, row: &'a ComparisonRow) -> impl Iterator<Item = ValueLine<'a>> {
     let line = |column: &'a String| Some(ValueLine { comparison, row, column, value: row.values.get(column)? });
     comparison.columns.iter().filter_map(line)
+}
+
+fn replication(replication: Option<Replication>) -> String {
+    match replication {
+        Some(Replication::Blocks) => "blocks",
+        Some(Replication::Runs) => "runs",
+        Some(Replication::OtherRuns) => "other-runs",
+        Some(Replication::Trials) => "trials",
+        None => "",
+    }
+    .into()
 }
 
 fn difference(line: &ValueLine<'_>) -> String {

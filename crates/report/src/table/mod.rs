@@ -27,7 +27,7 @@ pub use race::{answer, explanation, ranking, standing};
 pub use run::{Metrics, run, run_csv, run_markdown};
 pub use size::size;
 
-pub(crate) use comparison::{caption, comparison_grid, footnotes, headnotes, long_grid};
+pub(crate) use comparison::{caption, comparison_grid, headnotes, long_grid, means};
 pub(crate) use efficiency::{EFFICIENCY, efficiency_grid};
 pub(crate) use index::{caption as index_caption, index_grid, index_notes};
 pub(crate) use lists::ending;

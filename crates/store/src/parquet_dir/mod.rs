@@ -188,10 +188,10 @@ impl ParquetDir {
         let indices: BTreeMap<&RunId, usize> = ids.iter().enumerate().map(|(index, id)| (id, index)).collect();
         // `quantile_disc` returns the lower middle value; negated, the upper one.
         let sql = format!(
-            "SELECT run, trial, cell, block, attempt, position, series, [min(value), quantile_disc(value, 0.5), \
+            "SELECT run, trial, cell, block, attempt, position, verdict, series, [min(value), quantile_disc(value, 0.5), \
              -quantile_disc(-value, 0.5), max(value)] AS four FROM {FILES} \
              WHERE run IN ({}) AND role = 'measured' AND verdict <> 'invalid' AND value IS NOT NULL \
-             GROUP BY run, trial, cell, block, attempt, position, series ORDER BY run, position, series",
+             GROUP BY run, trial, cell, block, attempt, position, verdict, series ORDER BY run, position, series",
             list(&ids)
         );
         let mut current: Option<(usize, Vec<TrialRecord>)> = None;
@@ -264,6 +264,7 @@ struct SampleStats {
     block: u32,
     attempt: u32,
     position: u32,
+    verdict: Grade,
     series: String,
     four: [f64; 4],
 }
@@ -290,7 +291,7 @@ impl SampleStats {
                     started_unix_ms: 0,
                     took: Nanos(0),
                 },
-                verdict: Verdict { grade: Grade::Valid, reasons: Vec::new() },
+                verdict: Verdict { grade: self.verdict, reasons: Vec::new() },
             });
         }
         let samples = &mut trials.last_mut().expect("pushed above").outcome.samples;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::columns::Columns;
+use super::history::History;
 use super::rows::{MeasuredRow, compared, percent, single};
 use super::samples::ColumnSamples;
 use super::tables::replicates;
@@ -104,7 +105,7 @@ fn compare(measured: &mut MeasuredRow<'_>, column: &str, baseline: Option<&str>)
     let Some(base) = baseline.and_then(|baseline| measured.row.values.get(baseline)) else { return };
     let change = (base.median > 0.0).then(|| percent(own.median / base.median));
     let both = baseline.and_then(|baseline| measured.samples.get(baseline)).zip(measured.samples.get(column));
-    let estimate = both.map(|(base, samples)| compared(Some(base), samples, SEED));
+    let estimate = both.map(|(base, samples)| compared(Some(base), samples, &History::default(), SEED));
     let value = match estimate.filter(|estimate| estimate.change_percent.is_some()) {
         Some(estimate) => ComparedValue { median: own.median, ..estimate },
         None => ComparedValue { change_percent: change, ..own },

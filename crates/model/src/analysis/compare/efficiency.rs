@@ -2,6 +2,7 @@
 
 use super::ComparedRun;
 use super::columns::host;
+use super::history::History;
 use super::row::title;
 use super::rows::compared;
 use super::samples::ColumnSamples;
@@ -98,8 +99,8 @@ fn efficiency(
     }
     let seed = stream(seed, &format!("efficiency {} {} {}", cell.test, cell.placement, own.name));
     // Both cells are of one run: their samples share blocks.
-    let samples = |metric: &MetricFinding| ColumnSamples::of_blocks(0, &metric.blocks, &metric.samples);
-    let estimate = compared(Some(&samples(base)), &samples(own), seed);
+    let samples = |metric: &MetricFinding| ColumnSamples::of_metric(0, metric);
+    let estimate = compared(Some(&samples(base)), &samples(own), &History::default(), seed);
     let percent = |change: f64| match own.better {
         Better::Higher => 100.0 + change,
         Better::Lower => 100.0 / (1.0 + change / 100.0),

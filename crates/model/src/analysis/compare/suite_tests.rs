@@ -141,8 +141,13 @@ fn chosen_metric_is_compared_instead_of_the_main_one() {
     }
     let record = record("a", &[], None);
     let runs = [ComparedRun { record: &record, finding: &cells }];
-    let request =
-        |metric| ComparisonRequest { by: &By::Placement, baseline: None, metric: Some(metric), added_tables: &[] };
+    let request = |metric| ComparisonRequest {
+        by: &By::Placement,
+        baseline: None,
+        metric: Some(metric),
+        added_tables: &[],
+        history: &[],
+    };
     let comparison = super::compare(&runs, &request("median")).unwrap().main_metrics();
     let rows: Vec<(&str, &str)> = comparison.rows.iter().map(|row| (row.test.as_str(), row.metric.as_str())).collect();
     assert_eq!(rows, [("a", "median")], "the other test has no such metric");
@@ -292,6 +297,7 @@ fn simulated_runs_are_not_compared_with_imported_figures() {
         baseline: None,
         metric: None,
         added_tables: std::slice::from_ref(&published),
+        history: &[],
     };
     assert!(super::compare(&runs, &request).unwrap_err().what.contains("never compared"));
 }
@@ -321,6 +327,7 @@ fn published_rows_join_tests_under_their_other_names() {
         baseline: None,
         metric: None,
         added_tables: std::slice::from_ref(&published),
+        history: &[],
     };
     let comparison = super::compare(&runs, &request).unwrap();
     assert_eq!(comparison.columns, ["kernel", "fast", "paper"]);
@@ -347,6 +354,7 @@ fn imported_tests_with_the_runs_columns_are_part_of_their_mean() {
         baseline: None,
         metric: None,
         added_tables: std::slice::from_ref(&geekbench),
+        history: &[],
     };
     let comparison = super::compare(&runs, &request).unwrap();
     let mean = &comparison.geomean[0];

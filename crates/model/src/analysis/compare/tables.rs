@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::columns::Baselines;
+use super::history::History;
 use super::rows::{MeasuredRow, compared, percent, single};
 use super::samples::ColumnSamples;
 use crate::import::alias::without_threads;
@@ -64,7 +65,7 @@ fn value(
     };
     let Some(base) = row.values[reference].filter(|base| *base > 0.0) else { return Some(own) };
     let both = of(&table.columns[reference]).zip(of(&table.columns[at]));
-    let estimate = both.map(|(base, own)| compared(Some(base), own, SEED));
+    let estimate = both.map(|(base, own)| compared(Some(base), own, &History::default(), SEED));
     Some(match estimate.filter(|estimate| estimate.change_percent.is_some()) {
         Some(estimate) => ComparedValue { median: own.median, ..estimate },
         None => ComparedValue { change_percent: Some(percent(own.median / base)), ..own },

@@ -71,6 +71,7 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
             samples: samples.to_vec(),
             blocks: (0..samples.len() as u32).collect(),
             trials: Vec::new(),
+            suspect: Vec::new(),
         }],
         cpu_load: Vec::new(),
         verdicts: VerdictCounts::default(),
@@ -82,7 +83,7 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
 
 /// Compares with the default main metrics.
 pub(super) fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<Comparison, CompareError> {
-    super::compare(runs, &ComparisonRequest { by, baseline, metric: None, added_tables: &[] })
+    super::compare(runs, &ComparisonRequest { by, baseline, metric: None, added_tables: &[], history: &[] })
 }
 
 pub(in crate::analysis) fn finding(cells: Vec<CellFinding>) -> RunFinding {
@@ -92,18 +93,6 @@ pub(in crate::analysis) fn finding(cells: Vec<CellFinding>) -> RunFinding {
 /// Samples that drift by a factor of four over the blocks.
 fn drifting(factor: f64) -> Vec<f64> {
     (0..12_u32).map(|block| factor * f64::from(100 + 25 * block) * (1.0 + 0.002 * f64::from(block * 7 % 5))).collect()
-}
-
-#[test]
-fn blocks_of_different_runs_are_not_paired() {
-    let (one, other) = (record("a", &[], None), record("b", &[], None));
-    let of = |factor| finding(vec![cell("t", "kernel", Better::Higher, &drifting(factor))]);
-    let (plain, faster) = (of(1.0), of(1.2));
-    let runs = [ComparedRun { record: &one, finding: &plain }, ComparedRun { record: &other, finding: &faster }];
-    let comparison = compare(&runs, &By::Run, Some("a")).unwrap();
-    let estimate = &comparison.rows[0].values["b"];
-    assert!((estimate.change_percent.unwrap() - 20.0).abs() < 1.0, "{estimate:?}");
-    assert_eq!(estimate.difference, Some(Difference::NoneSeen), "an unshared drift hides the difference: {estimate:?}");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Caveats that limit the interpretation of a cell's result, from samples that workloads record for this purpose. They
-//! do not affect the verdicts of the trials.
+//! Caveats that limit the interpretation of a cell's result, from samples that workloads record for this purpose, and
+//! from the order of the results. They do not affect the verdicts of the trials.
 
-use crate::stats::statistics::median;
-use crate::values::record::TrialRecord;
+use super::MetricFinding;
+use crate::stats::statistics::{autocorrelation, median};
+use crate::values::trial::Sample;
 
 /// A series of a workload, and a function that returns the caveat for its median, if any.
 type Caveat = (&'static str, fn(f64) -> Option<String>);
@@ -26,13 +27,27 @@ const CAVEATS: [Caveat; 3] = [
     }),
 ];
 
-/// Returns the caveats of the counted trials of a cell.
-pub(super) fn caveats(counted: &[&&TrialRecord]) -> Vec<String> {
-    let series = |name: &str| -> Vec<f64> {
-        let samples = counted.iter().flat_map(|record| &record.outcome.samples);
-        samples.filter(|sample| sample.series == name).map(|sample| sample.value).collect()
-    };
-    CAVEATS.iter().filter_map(|(name, words)| words(median(&series(name))?)).collect()
+/// Samples of the series with caveats, of the counted trials of a cell.
+#[derive(Debug, Default)]
+pub(super) struct CaveatSamples([Vec<f64>; CAVEATS.len()]);
+
+impl CaveatSamples {
+    pub(super) fn add(&mut self, samples: &[Sample]) {
+        for ((name, _), series) in CAVEATS.iter().zip(&mut self.0) {
+            series.extend(samples.iter().filter(|sample| sample.series == *name).map(|sample| sample.value));
+        }
+    }
+
+    pub(super) fn sentences(&self) -> Vec<String> {
+        CAVEATS.iter().zip(&self.0).filter_map(|((_, words), series)| words(median(series)?)).collect()
+    }
+}
+
+/// Returns the caveat of a metric whose successive trials resemble each other.
+pub(super) fn autocorrelated(metric: &MetricFinding) -> Option<String> {
+    let coefficient = autocorrelation(&metric.samples)?;
+    let text = "the interval is about this run, and too narrow for what differs over time";
+    Some(format!("{}: successive trials resemble each other (autocorrelation {coefficient:.1}): {text}", metric.name))
 }
 
 #[cfg(test)]

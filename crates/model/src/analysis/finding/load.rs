@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::values::id_set::CpuId;
-use crate::values::record::TrialRecord;
 use crate::values::trial::CpuTime;
 use crate::values::workload::WorkloadSpec;
 
@@ -37,35 +36,29 @@ pub fn load_belongs_to(spec: &WorkloadSpec) -> bool {
     spec.metrics.first().is_some_and(|main| main.unit == "IO/s")
 }
 
-/// Returns the mean load of each CPU over the trials of one cell. A trial without ticks of a CPU is ignored for this
+/// Sums of the shares of each CPU over the counted trials of a cell. A trial without ticks of a CPU is ignored for this
 /// CPU.
-pub(super) fn cpu_load(counted: &[&&TrialRecord]) -> Vec<CpuLoad> {
-    means_of(counted.iter().map(|record| &record.outcome.evidence.cpu_times))
-}
+#[derive(Debug, Default)]
+pub(super) struct LoadSum(BTreeMap<CpuId, ([f64; 7], f64)>);
 
-fn means_of<'t>(trials: impl Iterator<Item = &'t BTreeMap<CpuId, CpuTime>>) -> Vec<CpuLoad> {
-    let mut all: BTreeMap<CpuId, Vec<[f64; 7]>> = BTreeMap::new();
-    for times in trials {
+impl LoadSum {
+    pub(super) fn add(&mut self, times: &BTreeMap<CpuId, CpuTime>) {
         for (cpu, time) in times {
-            if let Some(shares) = percents(time) {
-                all.entry(*cpu).or_default().push(shares);
-            }
+            let Some(shares) = percents(time) else { continue };
+            let (sums, trials) = self.0.entry(*cpu).or_default();
+            sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+            *trials += 1.0;
         }
     }
-    let mean = |(cpu, trials): (CpuId, Vec<[f64; 7]>)| {
-        let mean = |kind: usize| trials.iter().map(|shares| shares[kind]).sum::<f64>() / trials.len() as f64;
-        CpuLoad {
-            cpu,
-            user: mean(0),
-            system: mean(1),
-            irq: mean(2),
-            softirq: mean(3),
-            iowait: mean(4),
-            idle: mean(5),
-            steal: mean(6),
-        }
-    };
-    all.into_iter().map(mean).collect()
+
+    /// Returns the mean load of each CPU.
+    pub(super) fn means(&self) -> Vec<CpuLoad> {
+        let mean = |(cpu, (sums, trials)): (&CpuId, &([f64; 7], f64))| {
+            let [user, system, irq, softirq, iowait, idle, steal] = sums.map(|sum| sum / trials);
+            CpuLoad { cpu: *cpu, user, system, irq, softirq, iowait, idle, steal }
+        };
+        self.0.iter().map(mean).collect()
+    }
 }
 
 fn percents(time: &CpuTime) -> Option<[f64; 7]> {
@@ -86,7 +79,9 @@ mod tests {
     fn means(trials: &[&[(u32, CpuTime)]]) -> Vec<(u32, f64, f64, f64)> {
         let trials = trials.iter().map(|trial| trial.iter().map(|(cpu, time)| (CpuId(*cpu), *time)).collect());
         let trials: Vec<BTreeMap<CpuId, CpuTime>> = trials.collect();
-        means_of(trials.iter()).iter().map(|load| (load.cpu.0, load.user, load.irq, load.idle)).collect()
+        let mut sum = LoadSum::default();
+        trials.iter().for_each(|times| sum.add(times));
+        sum.means().iter().map(|load| (load.cpu.0, load.user, load.irq, load.idle)).collect()
     }
 
     #[test]

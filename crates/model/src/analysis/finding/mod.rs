@@ -8,7 +8,7 @@ mod summary;
 
 pub use load::{CpuLoad, load_belongs_to};
 pub use reasons::ReasonGroup;
-pub use summary::{metric_value, summarise};
+pub use summary::{RunSummariser, TrialNames, metric_value, summarise};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,5 +81,9 @@ pub struct MetricFinding {
     pub samples: Vec<f64>,
     /// Blocks of those trials, for comparisons of cells block by block.
     pub blocks: Vec<u32>,
+    /// Names of those trials, unless they were left out.
     pub trials: Vec<TrialId>,
+    /// Whether each of those trials is suspect. Empty in stored findings of earlier versions.
+    #[serde(default)]
+    pub suspect: Vec<bool>,
 }

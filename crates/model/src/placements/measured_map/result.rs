@@ -12,7 +12,7 @@ use super::{
 use super::{nodes, sizes};
 use crate::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use crate::placements::candidates::pairs;
-use crate::stats::statistics::{Pairing, RESAMPLES, TRIALS_MIN, ratio_of_medians};
+use crate::stats::statistics::{RESAMPLES, TRIALS_MIN, ratio_of_medians, ratio_of_pairs};
 use crate::values::id_set::{CpuId, NodeId};
 use crate::values::plan::{Cell, Plan};
 use crate::values::topology::Topology;
@@ -177,8 +177,11 @@ fn smt(cells: &[(&Cell, &CellFinding)]) -> Vec<SmtPair> {
 
 fn smt_pair(cpus: [CpuId; 2], what: &str, alone: MeasuredValue, both: MeasuredValue) -> Option<SmtPair> {
     // Blocks that both have are compared in pairs; if a trial is missing, they are independent samples.
-    let pairing = if alone.samples.len() == both.samples.len() { Pairing::Paired } else { Pairing::Independent };
-    let estimate = ratio_of_medians(&alone.samples, &both.samples, pairing, RATIO_SEED, RESAMPLES)?;
+    let estimate = if alone.samples.len() == both.samples.len() {
+        ratio_of_pairs(&alone.samples, &both.samples, RATIO_SEED)?
+    } else {
+        ratio_of_medians(&alone.samples, &both.samples, RATIO_SEED, RESAMPLES)?
+    };
     let is_replicated = alone.samples.len().min(both.samples.len()) >= TRIALS_MIN;
     let interval = estimate.interval.filter(|_| is_replicated);
     Some(SmtPair {

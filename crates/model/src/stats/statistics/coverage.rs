@@ -86,7 +86,7 @@ fn paired_ratio(rng: &mut ChaCha8Rng, count: usize, drift: f64) -> Option<Interv
         log_normal(rng, count, median).iter().zip(&blocks).map(|(value, block)| value * block).collect()
     };
     let (baseline, candidate) = (side(rng, 2.0), side(rng, 3.0));
-    ratio_of_medians(&baseline, &candidate, Pairing::Paired, rng.next_u64(), FEW_RESAMPLES)?.interval
+    ratio_of_pairs(&baseline, &candidate, 1)?.interval
 }
 
 #[test]
@@ -97,11 +97,9 @@ fn paired_ratios_cover() {
 }
 
 #[test]
-fn paired_ratios_are_not_too_narrow_under_large_drift() {
+fn paired_ratios_cover_under_large_drift() {
     for count in [5, 6, 7, 10, 30] {
-        let name = format!("ratio of {count} pairs with large drift");
-        // Wide intervals are allowed here, because the ratio of medians itself is uncertain.
-        check_within(&name, 0.925..=1.0, 1.5, |rng| paired_ratio(rng, count, 5.0 * NOISE));
+        check(&format!("ratio of {count} pairs with large drift"), 1.5, |rng| paired_ratio(rng, count, 5.0 * NOISE));
     }
 }
 
@@ -110,7 +108,32 @@ fn independent_ratios_cover() {
     for count in [5, 10, 30] {
         check(&format!("ratio of {count} and {count}"), 1.5, |rng| {
             let (baseline, candidate) = (log_normal(rng, count, 2.0), log_normal(rng, count, 3.0));
-            ratio_of_medians(&baseline, &candidate, Pairing::Independent, rng.next_u64(), FEW_RESAMPLES)?.interval
+            ratio_of_medians(&baseline, &candidate, rng.next_u64(), FEW_RESAMPLES)?.interval
         });
     }
+}
+
+#[test]
+fn ratios_of_runs_cover_if_runs_differ_more_than_trials() {
+    let side = |rng: &mut ChaCha8Rng, runs: usize, median: f64| -> Vec<Vec<f64>> {
+        let levels = log_normal(rng, runs, median);
+        levels
+            .iter()
+            .map(|level| log_normal(rng, 9, 1.0).iter().map(|value| level * value.powf(0.1)).collect())
+            .collect()
+    };
+    for (count, other) in [(2, 2), (3, 5), (4, 4), (10, 10), (1, 5)] {
+        check(&format!("ratio of {count} and {other} runs"), 1.5, |rng| {
+            let (baseline, candidate) = (side(rng, count, 2.0), side(rng, other, 3.0));
+            ratio_of_runs(&slices(&baseline), &slices(&candidate), &[])?.interval
+        });
+    }
+    check("ratio of single runs with a history of 6", 1.5, |rng| {
+        let (baseline, candidate, history) = (side(rng, 1, 2.0), side(rng, 1, 3.0), side(rng, 6, 2.0));
+        ratio_of_runs(&slices(&baseline), &slices(&candidate), &[slices(&history)])?.interval
+    });
+}
+
+fn slices(runs: &[Vec<f64>]) -> Vec<&[f64]> {
+    runs.iter().map(Vec::as_slice).collect()
 }

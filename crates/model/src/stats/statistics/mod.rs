@@ -4,6 +4,7 @@
 //! `None` if it gets one. No function returns NaN or infinity; a value outside the range of `f64` is `None`, too.
 //! Values keep the unit of their samples. All randomness comes from the seed of the caller.
 
+mod autocorrelation;
 mod bootstrap;
 #[cfg(test)]
 mod coverage;
@@ -13,6 +14,7 @@ pub(crate) mod golden;
 mod rank;
 mod rank_distribution;
 mod ratio;
+mod runs;
 mod sequential;
 mod shift;
 mod spread;
@@ -21,10 +23,12 @@ mod summary;
 
 use serde::{Deserialize, Serialize};
 
+pub use autocorrelation::autocorrelation;
 pub use bootstrap::{Resampling, bca_interval, bca_interval_independent, percentile_interval};
 pub use geomean::{geometric_mean, geometric_mean_of_ratios};
 pub use rank::{RankMethod, RankTest, mann_whitney, wilcoxon_signed_rank};
-pub use ratio::{Pairing, RatioEstimate, ratio_of_medians};
+pub use ratio::{RatioEstimate, ratio_of_medians, ratio_of_pairs};
+pub use runs::ratio_of_runs;
 pub use sequential::{SequentialBounds, Side, is_proven, sequential_bounds};
 pub use shift::{hodges_lehmann_center, hodges_lehmann_shift};
 pub use spread::qn_scale;

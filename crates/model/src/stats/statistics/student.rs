@@ -87,6 +87,17 @@ pub(crate) fn mean_interval(center: f64, parts: &[Mean], confidence: f64) -> Opt
     Interval::between(center - half, center + half)
 }
 
+/// The two-sided p value of the test that [`mean_interval`] inverts: whether a sum or difference of independent means is 0.
+/// Without variance it is 1 for 0, and 0 for any other value.
+pub(super) fn mean_p_value(center: f64, parts: &[Mean]) -> f64 {
+    let variance: f64 = parts.iter().map(|part| part.variance).sum();
+    if variance <= 0.0 {
+        return if center.abs() > 0.0 { 0.0 } else { 1.0 };
+    }
+    let inverse: f64 = parts.iter().map(|part| (part.variance / variance).powi(2) / part.freedom).sum();
+    2.0 * t_probability(-center.abs() / variance.sqrt(), 1.0 / inverse)
+}
+
 /// The probability that a t distribution keeps below this value; small ones keep their digits. The freedom is above 0.
 pub(crate) fn t_probability(value: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom).map_or(f64::NAN, |t| t.cdf(value))
