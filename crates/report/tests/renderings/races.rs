@@ -88,6 +88,7 @@ fn answer() -> PlaceResult {
         curve: Vec::new(),
         ties: standings[1..3].iter().map(|one| one.placed.clone()).collect(),
         versus_kernel: Some(confirmed),
+        excluded_gain_percent: Some(13.5),
         trials: 212,
         came_to_nothing: 9,
         suspect: 0,
@@ -130,7 +131,7 @@ fn every_claim_has_a_sentence() {
     let undecided = |answer: &mut PlaceResult, claim| {
         let versus = answer.versus_kernel.as_mut().unwrap();
         (versus.change_percent, versus.ci_low, versus.ci_high) = (-0.4, -1.3, 0.5);
-        (answer.claim, answer.lines) = (claim, None);
+        (answer.claim, answer.lines, answer.excluded_gain_percent) = (claim, None, Some(1.3));
     };
     let texts = [
         with(&|answer| undecided(answer, Claim::NoDifferenceSeen)),
