@@ -61,7 +61,9 @@ fn status(rule: Option<&FailRule>, comparison: &Comparison) -> ExitCode {
         message!("--fail-if: {test}, {column} is beyond the limit");
     }
     for (test, column) in &unknown {
-        message!("--fail-if: {test}, {column} has no interval, so its change is unknown");
+        message!(
+            "--fail-if: {test}, {column} has no interval that contains what differs between runs, so its change is unknown"
+        );
     }
     match (failed.is_empty(), unknown.is_empty()) {
         (false, _) => CliStatus::Failure.into(),

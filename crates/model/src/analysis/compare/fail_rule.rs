@@ -1,6 +1,6 @@
 //! The condition under which a comparison fails a script: `slower > 3%`.
 
-use crate::values::comparison::{ComparedValue, Comparison};
+use crate::values::comparison::{ComparedValue, Comparison, Replication};
 use crate::values::units::parse_share;
 use crate::values::workload::Better;
 
@@ -62,6 +62,9 @@ impl FailRule {
     /// Whether the whole interval of a change is beyond the limit; `None` without a conclusion.
     fn is_beyond(&self, value: &ComparedValue, better: Better) -> Option<bool> {
         value.difference?;
+        if value.replication == Some(Replication::Trials) {
+            return None;
+        }
         let grows = self.is_worse == (better == Better::Lower);
         let nearest = if grows { value.ci_low? } else { -value.ci_high? };
         Some(nearest > self.limit_percent)
@@ -76,6 +79,16 @@ mod tests {
 
     fn rule(text: &str) -> FailRule {
         FailRule::parse(text).unwrap()
+    }
+
+    #[test]
+    fn single_runs_on_each_side_are_unknown() {
+        let mut comparison = comparison(Better::Lower, 1.5, 10);
+        for value in comparison.rows[0].values.values_mut() {
+            value.replication = Some(Replication::Trials);
+        }
+        let check = rule("slower > 3%").check(&comparison);
+        assert_eq!((check.failed.len(), check.unknown.len()), (0, 1));
     }
 
     fn comparison(better: Better, factor: f64, blocks: u32) -> Comparison {
