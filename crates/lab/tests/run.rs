@@ -9,10 +9,11 @@ use lab::run::run;
 use lab::sim::{Faults, SimExecutor};
 use model::analysis::compare::{ComparedRun, ComparisonRequest, compare};
 use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::gate::GateVerdict;
 use model::values::capture::Capture;
 use model::values::id_set::{CpuId, CpuSet};
 use model::values::placement::Placement;
-use model::values::plan::{By, Cell, Plan, StoppingRule};
+use model::values::plan::{By, Cell, GatePlan, Plan, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
 use model::values::settings::Settings;
 use model::values::topology::{Object, ObjectKind, Topology};
@@ -336,4 +337,46 @@ fn minimum_of_blocks_wins_over_the_budget_unless_the_user_lowers_it() {
 fn two_equal_blocks_do_not_end_a_run() {
     let (trials, ended) = run_all(&record(kernel_and("one"), repeat(2, 9)), &mut Scripted(|trial| outcome(trial, 7.0)));
     assert_eq!((trials.len(), ended), (2 * 4, RunEnd::Over(EndReason::Precise)), "the third block gives an interval");
+}
+
+#[test]
+fn run_is_precise_when_the_main_metric_of_each_cell_is() {
+    let steady = |trial: &Trial| {
+        let mut outcome = noisy(trial);
+        outcome.samples.push(Sample { series: "steady".into(), value: 5.0 });
+        outcome
+    };
+    let mut of_first = record(kernel_and("one"), repeat(3, 7));
+    let metric = MetricSpec { name: "steady".into(), series: "steady".into(), ..spec().metrics.remove(0) };
+    of_first.plan.workloads[0].metrics.push(metric);
+    let (trials, ended) = run_all(&of_first, &mut Scripted(steady));
+    assert_eq!((trials.len(), ended), (2 * 8, RunEnd::Over(EndReason::AllBlocks)));
+    let mut of_chosen = of_first;
+    of_chosen.plan.cells.iter_mut().for_each(|cell| cell.main = Some("steady".into()));
+    let (trials, ended) = run_all(&of_chosen, &mut Scripted(steady));
+    assert_eq!((trials.len(), ended), (2 * 4, RunEnd::Over(EndReason::Precise)));
+}
+
+#[test]
+fn gate_ends_with_the_block_that_proves_its_verdict() {
+    let gate = |slowdown: f64| {
+        let mut record = record(kernel_and("one"), repeat(200, 200));
+        record.plan.gate = Some(GatePlan { max_slower: 0.03, error_rate: 0.01 });
+        let value = |trial: &Trial| if trial.cell == 1 { 1.0 / slowdown } else { 1.0 };
+        let (trials, ended) =
+            run_all(&record, &mut Scripted(|trial| outcome(trial, value(trial) * noisy_factor(trial))));
+        let verdict = GateVerdict::of(&record.plan, &summarise(&record.plan, &trials)).expect("the plan is a gate");
+        (verdict, ended, trials.len() / 2 - 1)
+    };
+    for (slowdown, expected) in [(1.0, GateVerdict::Passed), (1.5, GateVerdict::Failed)] {
+        let (verdict, ended, blocks) = gate(slowdown);
+        assert_eq!((verdict, ended), (expected, RunEnd::Over(EndReason::Resolved)), "{slowdown}: {blocks} blocks");
+        assert!((8..60).contains(&blocks), "{slowdown}: {blocks} blocks");
+    }
+    assert_eq!(gate(1.03).1, RunEnd::Over(EndReason::AllBlocks), "the limit itself is never decided");
+}
+
+/// A factor that differs by up to 2 % between trials.
+fn noisy_factor(trial: &Trial) -> f64 {
+    1.0 + 0.002 * (trial.seed % 11) as f64
 }

@@ -11,7 +11,9 @@ use model::placements::placement::{KernelFeatures, parse, same_place};
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::values::placement::{MemoryPolicy, Placement};
 use model::values::plan::MemoryChoice;
-use model::values::topology::{Cache, CpuKind, Distances, MemoryNode, Object, ObjectKind, Topology};
+use model::values::topology::{
+    Cache, CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryNode, Movability, Object, ObjectKind, Topology,
+};
 use model::values::units::Bytes;
 use proptest::prelude::*;
 
@@ -534,6 +536,38 @@ fn candidate_neighbours_differ_by_one_move() {
         neighbours(&xeon, &fixed(2), &start).unwrap().len()
     };
     assert_eq!((near(""), near(" -m 0"), near(" -i 0-1")), (2, 4, 2));
+}
+
+#[test]
+fn cpus_that_handle_interrupts_are_not_equivalent_to_others() {
+    let of = |cpus: &str, space: &SearchSpace| {
+        let interrupt = Interrupt {
+            number: 9,
+            name: "eth0".into(),
+            affinity: CpuSet::parse_list("0-11").unwrap(),
+            effective: CpuSet::parse_list(cpus).unwrap(),
+            movability: Movability::Unknown,
+        };
+        let device = Device {
+            name: "eth0".into(),
+            kind: DeviceKind::Network,
+            bus: None,
+            node: None,
+            interrupts: vec![interrupt],
+        };
+        let machine = Topology { devices: vec![device], ..model("ryzen5-2600") };
+        let all = candidates(&machine, space).unwrap();
+        let cpus = all.placements.iter().map(Placement::cpus).filter(|cpus| cpus.len() == 1);
+        cpus.map(|cpus| cpus.to_string()).collect::<Vec<_>>()
+    };
+    let on = |cpus: &str| of(cpus, &fixed(1));
+    assert_eq!(on(""), ["0"], "all CPUs are equivalent");
+    let busy = on("3");
+    assert_eq!(busy.len(), 4, "CPU 3, its sibling, the rest of its L3 and the other L3: {busy:?}");
+    assert!(busy.contains(&"3".to_string()), "{busy:?}");
+    assert_eq!(on("0-6"), on(""), "more than half of the CPUs handle interrupts");
+    let moving = SearchSpace { has_moving_interrupts: true, ..fixed(1) };
+    assert_eq!(of("3", &moving), on(""), "irqbalance may move them to other CPUs");
 }
 
 /// Limits for the largest machine; generous, because tests are not optimised and the machine is shared.

@@ -201,13 +201,13 @@ fn failing_candidate_costs_a_search_two_trials() {
 }
 
 #[test]
-fn program_that_fails_often_is_reported_and_mostly_is_an_error() {
+fn program_that_fails_in_a_tenth_of_its_runs_has_no_answer() {
     let plan = plan(&request_of(1500));
     let healthy = scaling(&plan);
     let failing = |every: u32| {
         let outcomes = |block: &NextBlock, cell: usize, attempt: u32| {
             let turn = block.number * 7 + cell as u32 * 3 + attempt;
-            if block.role != Role::Warmup && turn % 8 < every {
+            if block.role != Role::Warmup && turn % 32 < every {
                 (TrialStatus::Failed("status 1: no luck".into()), Grade::Invalid, 1.0)
             } else {
                 healthy(block, cell, attempt)
@@ -216,11 +216,15 @@ fn program_that_fails_often_is_reported_and_mostly_is_an_error() {
         let (state, _) = raced(&plan, &outcomes);
         result(&plan, &state)
     };
-    let some = failing(2).program_failures.expect("a quarter of the runs failed");
-    assert!(!some.most && some.last == "status 1: no luck" && some.failed * 8 > some.runs, "{some:?}");
-    let most = failing(6);
-    assert!(matches!(most.claim, Claim::ProgramFails | Claim::NoReference), "{:?}", most.claim);
-    assert_eq!((most.winner, most.lines), (None, None));
+    let some = failing(1);
+    let failures = some.program_failures.expect("some runs failed");
+    assert!(!failures.most && failures.last == "status 1: no luck", "{failures:?}");
+    assert_ne!(some.claim, Claim::ProgramFails);
+    for often in [6, 16, 24] {
+        let failing = failing(often);
+        assert!(matches!(failing.claim, Claim::ProgramFails | Claim::NoReference), "{often}: {:?}", failing.claim);
+        assert_eq!((failing.winner, failing.lines), (None, None), "{often}");
+    }
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! A race of the placements of a command.
 
+use std::path::Path;
+
+use machine::tune::irqbalance_runs;
 use model::analysis::place::{EarlierRun, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::placement::{PlacementError, check_movable};
 use model::values::placement::Placement;
@@ -86,6 +89,7 @@ impl PlaceContext {
         let target = TargetMachine::read(&request.session.machine)?;
         let catalogue = PlacementCatalogue::for_target(&target, &request.map)?;
         place.space.measured.clone_from(&catalogue.classes);
+        place.space.has_moving_interrupts = target.simulated.is_none() && irqbalance_runs(Path::new("/"));
         if request.uses_earlier {
             place.prior = PriorChoice::Store(earlier_runs(&request.session.results, &target)?);
         }

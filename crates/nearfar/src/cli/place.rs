@@ -12,7 +12,7 @@ use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
     after_help = "Runs CMD under placements that a model of the machine chooses, and confirms the winner with fresh \
                   trials against kernel, the placement that leaves every decision to Linux. Uses the whole budget \
                   unless the result is clear earlier.\n\n\
-                  Exit status: 0 answered, 1 CMD fails without a placement or in most runs, 2 usage error, \
+                  Exit status: 0 answered, 1 CMD fails without a placement or in more than a tenth of its runs, 2 usage error, \
                   3 undecided or provisional, 130 interrupted"
 )]
 pub struct PlaceArgs {

@@ -148,13 +148,13 @@ fn every_claim_has_a_sentence() {
         with(&|answer| {
             undecided(answer, Claim::Likely);
             answer.program_failures =
-                Some(ProgramFailures { failed: 4, runs: 30, last: "status 1: no luck".into(), most: false });
+                Some(ProgramFailures { failed: 2, runs: 30, last: "status 1: no luck".into(), most: false });
             (answer.suspect, answer.suspect_reason) = (71, Some("other programs used".into()));
         }),
         with(&|answer| {
             (answer.claim, answer.winner, answer.ties) = (Claim::ProgramFails, None, Vec::new());
             answer.program_failures =
-                Some(ProgramFailures { failed: 20, runs: 30, last: "status 1: no luck".into(), most: true });
+                Some(ProgramFailures { failed: 4, runs: 30, last: "status 1: no luck".into(), most: true });
         }),
         with(&|answer| {
             (answer.claim, answer.versus_kernel) = (Claim::Unfinished, None);

@@ -92,12 +92,14 @@ mod tests {
     }
 
     fn comparison(better: Better, factor: f64, blocks: u32) -> Comparison {
-        let samples = |factor: f64| -> Vec<f64> {
-            (0..blocks).map(|block| factor * (100.0 + 0.1 * f64::from(block * 7 % 5))).collect()
+        let samples = |factor: f64, phase: u32| -> Vec<f64> {
+            (0..blocks).map(|block| factor * (100.0 + 0.1 * f64::from((block * 7 + phase) % 5))).collect()
         };
         let record = record("a", &[], None);
-        let finding =
-            finding(vec![cell("t", "kernel", better, &samples(1.0)), cell("t", "other", better, &samples(factor))]);
+        let finding = finding(vec![
+            cell("t", "kernel", better, &samples(1.0, 0)),
+            cell("t", "other", better, &samples(factor, 2)),
+        ]);
         compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, Some("kernel")).unwrap()
     }
 

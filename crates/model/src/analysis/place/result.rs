@@ -54,7 +54,7 @@ pub struct PlaceResult {
     pub suspect: u32,
     /// The most frequent reason of disturbed trials.
     pub suspect_reason: Option<String>,
-    /// Failures of the program; `None` if it did not fail in more than a tenth of its runs.
+    /// Failures of the program; `None` if it failed once at most.
     pub program_failures: Option<ProgramFailures>,
     /// Total time of all trials, in seconds.
     pub seconds: f64,

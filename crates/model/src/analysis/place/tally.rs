@@ -7,9 +7,8 @@ use serde::Serialize;
 use crate::values::record::TrialRecord;
 use crate::values::trial::{Grade, TrialStatus};
 
-/// Share of failed runs above which the program counts as unreliable, and above which its results mean nothing.
-const UNRELIABLE: f64 = 0.1;
-const BROKEN: f64 = 0.5;
+/// Share of failed runs above which the others are a selection that does not represent the program.
+const BROKEN: f64 = 0.1;
 /// Minimum number of failures that are not chance.
 const FAILURES_MIN: u32 = 2;
 
@@ -33,7 +32,7 @@ pub struct ProgramFailures {
     pub runs: u32,
     /// Reason of the last failure, with the last output of the program.
     pub last: String,
-    /// Whether most runs failed.
+    /// Whether more than a tenth of the runs failed, so that there is no answer.
     pub most: bool,
 }
 
@@ -65,14 +64,14 @@ impl Tally {
         most.map(|(reason, _)| reason.as_str())
     }
 
-    /// Returns how often the program failed, if more than a tenth of its runs did. A candidate that never succeeds does
+    /// Returns how often the program failed, if it was more often than once. A candidate that never succeeds does
     /// not count, unless the program fails without a placement too.
     pub fn program_failures(&self) -> Option<ProgramFailures> {
         let baseline_fails = self.cells.get(&0).is_some_and(|(_, failures)| *failures > 0);
         let counted = self.cells.values().filter(|(runs, failures)| baseline_fails || failures < runs);
         let (runs, failed) = counted.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let share = f64::from(failed) / f64::from(runs.max(1));
-        (failed >= FAILURES_MIN && share > UNRELIABLE).then(|| ProgramFailures {
+        (failed >= FAILURES_MIN).then(|| ProgramFailures {
             failed,
             runs,
             last: self.last_failure.clone(),

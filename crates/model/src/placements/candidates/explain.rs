@@ -2,6 +2,7 @@
 
 use super::classes::{self, Classes};
 use super::count::Count;
+use super::interrupts::handling;
 use super::search_space::ResolvedSearchSpace;
 use super::tree::{Symmetry, Tree, TreeLevel};
 use super::{SearchSpace, Step, Threads};
@@ -123,6 +124,9 @@ pub(super) fn notes(core_index: &CoreIndex, tree: &Tree, space: &SearchSpace) ->
     classes.dedup();
     if classes.len() > 1 {
         notes.push(format!("{} classes of memory nodes are distinguished by size, tier or distances", classes.len()));
+    }
+    if let Some(cpus) = handling(core_index.topology, space) {
+        notes.push(format!("CPUs {cpus} handle interrupts of devices and are distinguished from the others"));
     }
     if !space.measured.is_empty() {
         notes.push(format!("{} measured classes of CPUs are distinguished", space.measured.len()));

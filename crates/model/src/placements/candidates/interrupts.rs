@@ -8,11 +8,25 @@ use crate::values::id_set::CpuSet;
 use crate::values::placement::Placement;
 use crate::values::topology::Topology;
 
-/// Returns sets of CPUs that are not equivalent to others: measured classes, and CPUs near one of the devices.
+/// Returns sets of CPUs that are not equivalent to others: measured classes, CPUs near one of the devices, and CPUs that
+/// handle interrupts.
 pub(super) fn distinct_routes(topology: &Topology, space: &SearchSpace) -> Result<Vec<CpuSet>, String> {
     let homes = devices(topology, &space.devices)?.into_iter().filter_map(|device| topology.node(device.node?));
     let near = homes.map(|node| node.cpus.clone()).filter(|cpus| !cpus.is_empty());
-    Ok(space.measured.iter().cloned().chain(near).collect())
+    Ok(space.measured.iter().cloned().chain(near).chain(handling(topology, space)).collect())
+}
+
+/// Returns the CPUs that handle the interrupts of devices, if they are at most half of all. A program on them is
+/// interrupted, so they are not equivalent to the others. If most CPUs handle some, as with one queue per CPU, the
+/// differences are too small to multiply the candidates.
+pub(super) fn handling(topology: &Topology, space: &SearchSpace) -> Option<CpuSet> {
+    if space.has_moving_interrupts {
+        return None;
+    }
+    let interrupts = topology.devices.iter().flat_map(|device| &device.interrupts);
+    let cpus: CpuSet = interrupts.flat_map(|interrupt| interrupt.effective.iter()).collect();
+    let cpus = cpus.intersection(&topology.allowed_cpus);
+    (!cpus.is_empty() && 2 * cpus.len() <= topology.allowed_cpus.len()).then_some(cpus)
 }
 
 /// Returns a placement with unchanged interrupts (route 0) and by each rule (from 1) that is possible for its CPUs and

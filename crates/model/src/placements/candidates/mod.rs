@@ -71,6 +71,8 @@ pub struct SearchSpace {
     pub kernel: KernelFeatures,
     /// Classes of CPUs that a measurement distinguished. CPUs in different classes are not equivalent. May be empty.
     pub measured: Vec<CpuSet>,
+    /// Whether irqbalance moves interrupts, so that the CPUs that handle them now are not special.
+    pub has_moving_interrupts: bool,
     /// Devices whose interrupts are placed, too; see [`crate::placements::placement::check_movable`].
     pub devices: Vec<String>,
 }
