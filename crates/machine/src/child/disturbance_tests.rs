@@ -30,7 +30,7 @@ fn process_that_leaves_its_cpu_and_returns_is_detected() {
         return println!("skipped: process_that_leaves_its_cpu_and_returns_is_detected: {why}");
     }
     let verdict = verdict(&[b], MemoryPolicy::Kernel, &finished);
-    let expected = format!("it left its only CPU {b}: migrations");
+    let expected = format!("it left its only CPU {b} during the trial");
     assert!(verdict.reasons.iter().any(|reason| reason.starts_with(&expected)), "{verdict:?}");
 }
 

@@ -181,9 +181,8 @@ fn unverified_binding(command: &JudgedCommand<'_>) -> Vec<String> {
     if !strays.is_empty() {
         reasons.push(command.reason_with_subject(&format!("ran on CPUs {strays}, but was pinned to {cpus}")));
     }
-    if let Some(migrations) = evidence.migrations.filter(|count| *count > 0 && cpus.len() == 1) {
-        let text = format!("left its only CPU {cpus}: migrations to or from other CPUs: {migrations}");
-        reasons.push(command.reason_with_subject(&text));
+    if cpus.len() == 1 && evidence.migrations > Some(0) {
+        reasons.push(command.reason_with_subject(&format!("left its only CPU {cpus} during the trial")));
     }
     for binding in &evidence.thread_bindings {
         let pinned = binding.mask.len() == 1 && binding.mask.contains(binding.requested);

@@ -40,11 +40,12 @@ fn elsewhere(command: &JudgedCommand<'_>) -> Option<String> {
 fn too_few(command: &JudgedCommand<'_>) -> Option<String> {
     let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
     let seen: u64 = evidence.pages.values().chain(evidence.file_pages.values()).sum();
-    let peak = evidence.pages_peak.filter(|peak| (seen as f64) < PAGES_SEEN_SHARE_MIN * *peak as f64)?;
-    (seen > 0).then(|| {
-        command.reason(format!(
-            "memory on nodes {promised} was requested, but only {seen} of up to {peak} pages were observed"
-        ))
+    let share = seen as f64 / evidence.pages_peak? as f64;
+    (seen > 0 && share < PAGES_SEEN_SHARE_MIN).then(|| {
+        let share = share * 100.0;
+        let text =
+            format!("memory on nodes {promised} was requested, but only {share:.0} % of its peak memory was observed");
+        command.reason(text)
     })
 }
 
