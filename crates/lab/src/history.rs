@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::analysis::finding::summarise;
+use model::stats::racing::too_many_missing;
 use model::stats::statistics::{TRIALS_MIN, relative_half_width};
 use model::values::plan::Plan;
 use model::values::record::TrialRecord;
@@ -31,6 +32,9 @@ struct CellHistory {
     /// Number of invalid trials before the first that is not invalid.
     failures: usize,
     has_result: bool,
+    /// Number of measured trials, and of those whose placement was violated.
+    measured: u32,
+    violated: u32,
     abandon_reason: Option<String>,
     /// Role, block and attempt of the last trial, and whether a retry may succeed.
     last: Option<(Role, u32, u32, bool)>,
@@ -100,7 +104,8 @@ impl History {
         self.blocks.range((role, block)..).any(|((of, _), _)| *of == role)
     }
 
-    /// Returns the reason why a cell is abandoned: it cannot be measured here, or its first trials were all invalid.
+    /// Returns the reason why a cell is abandoned: it cannot be measured here, its first trials were all invalid, or its
+    /// placement was violated too often for a result.
     pub fn abandon_reason(&self, cell: usize) -> Option<&str> {
         self.cells.get(&cell)?.abandon_reason.as_deref()
     }
@@ -151,8 +156,13 @@ impl CellHistory {
         self.last = Some((record.trial.role, record.trial.block, record.trial.attempt, record.is_retriable()));
         self.has_result |= !invalid;
         self.failures += usize::from(!self.has_result);
-        let is_abandoned =
-            matches!(record.outcome.status, TrialStatus::Unavailable(_)) || self.failures >= FAILURES_TO_GIVE_UP;
+        if record.trial.role == Role::Measured {
+            self.measured += 1;
+            self.violated += u32::from(record.is_violated());
+        }
+        let is_abandoned = matches!(record.outcome.status, TrialStatus::Unavailable(_))
+            || self.failures >= FAILURES_TO_GIVE_UP
+            || too_many_missing(self.violated, self.measured);
         if self.abandon_reason.is_none() && is_abandoned {
             self.abandon_reason = Some(reason());
         }

@@ -184,6 +184,28 @@ fn failing_cell_is_abandoned_and_the_others_continue() {
     assert_eq!(ended, RunEnd::Over(EndReason::AllBlocks));
 }
 
+/// A thread that left its CPU in every trial was seen in 16 of 20, and the 4 in which it was not became the result.
+#[test]
+fn cell_that_is_violated_too_often_has_no_result() {
+    let medians = |violated_blocks: u32| {
+        let escape = move |trial: &Trial| {
+            let mut outcome = noisy(trial);
+            if trial.placement.name == "one" && trial.block % violated_blocks == 0 && trial.attempt == 0 {
+                outcome.evidence.cpus_seen.insert(CpuId(7));
+            }
+            outcome
+        };
+        let record = record(kernel_and("one"), repeat(20, 20));
+        let (trials, _) = run_all(&record, &mut Scripted(escape));
+        let finding = summarise(&record.plan, &trials);
+        let violated = finding.cells.iter().flat_map(|cell| cell.caveats.clone()).collect::<Vec<_>>();
+        (finding.cells.iter().map(|cell| cell.metrics[0].median.is_some()).collect::<Vec<_>>(), violated)
+    };
+    let no_result = "no result, because the placement was violated in 3 of 7 trials";
+    assert_eq!(medians(2), (vec![true, false], vec![no_result.into()]), "abandoned when the share is reached");
+    assert_eq!(medians(4), (vec![true, true], vec![]));
+}
+
 #[test]
 fn unavailable_cell_is_tried_once() {
     let absent = |trial: &Trial| match trial.placement.name.as_str() {

@@ -138,6 +138,11 @@ pub enum EndReason {
 }
 
 impl TrialRecord {
+    /// Whether it completed without the requested placement.
+    pub fn is_violated(&self) -> bool {
+        self.verdict.grade == Grade::Invalid && self.outcome.status == TrialStatus::Completed
+    }
+
     /// Whether a retry may succeed. An unverified placement or a failure may pass next time; a timeout would cost the
     /// same time again, and an unavailable measurement stays unavailable.
     pub fn is_retriable(&self) -> bool {

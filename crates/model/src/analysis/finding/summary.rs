@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::caveats::{self, CaveatSamples};
 use super::load::LoadSum;
 use super::{CellFinding, MetricFinding, RunFinding};
+use crate::stats::racing::too_many_missing;
 use crate::stats::statistics::{CONFIDENCE, TRIALS_MIN, median, median_interval};
 use crate::values::command_number;
 use crate::values::plan::{Cell, Plan};
@@ -71,6 +72,8 @@ struct CellTrials {
     /// For each metric of the workload, its value in each trial; NaN if the trial has none.
     values: Vec<Vec<f64>>,
     verdicts: VerdictCounts,
+    /// Number of trials that completed without the requested placement.
+    violated: u32,
     reasons: BTreeMap<String, u32>,
     load: LoadSum,
     caveats: CaveatSamples,
@@ -81,6 +84,7 @@ impl CellTrials {
         for reason in &record.verdict.reasons {
             *self.reasons.entry(reason.clone()).or_default() += 1;
         }
+        self.violated += u32::from(record.is_violated());
         match record.verdict.grade {
             Grade::Valid => self.verdicts.valid += 1,
             Grade::Suspect => self.verdicts.suspect += 1,
@@ -100,6 +104,18 @@ impl CellTrials {
         }
         self.load.add(&record.outcome.evidence.cpu_times);
         self.caveats.add(&record.outcome.samples);
+    }
+
+    /// Discards all values if the placement was violated too often for a result, and returns the caveat. Failed trials
+    /// do not count: they say something about the program, not about the placement.
+    fn discard_if_violated(&mut self) -> Option<String> {
+        let measured = self.verdicts.valid + self.verdicts.suspect + self.verdicts.invalid;
+        let violated = self.violated;
+        too_many_missing(violated, measured).then(|| {
+            (self.order, self.ids, self.suspect, self.values) = Default::default();
+            (self.load, self.caveats) = Default::default();
+            format!("no result, because the placement was violated in {violated} of {measured} trials")
+        })
     }
 
     /// Sorts the trials by block and attempt.
@@ -147,6 +163,7 @@ fn having<T>(values: &[f64], of_trials: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 fn cell_finding(spec: &WorkloadSpec, cell: &Cell, mut trials: CellTrials) -> CellFinding {
+    let violations = trials.discard_if_violated();
     trials.sort();
     trials.values.resize(spec.metrics.len(), Vec::new());
     let values = std::mem::take(&mut trials.values);
@@ -174,7 +191,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, mut trials: CellTrials) -> Cel
         cpu_load: trials.load.means(),
         verdicts: trials.verdicts,
         reasons: most_frequent_first(trials.reasons),
-        caveats: trials.caveats.sentences().into_iter().chain(autocorrelated).collect(),
+        caveats: violations.into_iter().chain(trials.caveats.sentences()).chain(autocorrelated).collect(),
     }
 }
 

@@ -71,12 +71,18 @@ impl AttemptCount {
     /// Returns whether to drop this candidate. Of two kinds of missing values, the more frequent is the reason.
     pub fn leaves(&self) -> Option<DropReason> {
         let holes = self.not_proven + self.failed;
-        let among_first = self.blocks <= FIRST_BLOCKS;
-        if holes >= HOLES_TO_LEAVE && (among_first || f64::from(holes) > HOLES_SHARE * f64::from(self.blocks)) {
+        if too_many_missing(holes, self.blocks) {
             return Some(if self.failed > self.not_proven { DropReason::Failed } else { DropReason::NotProven });
         }
         (self.killed >= KILLED_TO_LEAVE && 2 * self.killed > self.blocks).then_some(DropReason::TooSlow)
     }
+}
+
+/// Returns whether the attempts with a value cannot represent those without one: a disturbance that is
+/// sometimes overlooked would otherwise select the trials in which it was.
+pub fn too_many_missing(missing: u32, attempts: u32) -> bool {
+    let among_first = attempts <= FIRST_BLOCKS;
+    missing >= HOLES_TO_LEAVE && (among_first || f64::from(missing) > HOLES_SHARE * f64::from(attempts))
 }
 
 /// Returns the table by columns, with missing values imputed as the median of the row plus the usual difference of the

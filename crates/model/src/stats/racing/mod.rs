@@ -30,6 +30,7 @@ pub use ranking::{Effect, RankClaim, RankedCandidate};
 use crate::values::plan::RaceRules;
 use crate::values::workload::Better;
 use interim::{Challenger, EarlyRule, SETTLED_FROM};
+pub use missing::too_many_missing;
 use missing::{AttemptCount, DropReason};
 use stage::Stage;
 
