@@ -64,6 +64,7 @@ fn record(side: &str, at: usize) -> RunRecord {
             efficiency: Vec::new(),
             budget_wins: false,
             race: None,
+            gate: None,
             size: None,
             command: Vec::new(),
         },
