@@ -124,3 +124,43 @@ fn boards_of_two_machines_are_in_one_table() {
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.find("cpu.model differs") < text.find("dhrystone"), "the differences must precede the table:\n{text}");
 }
+
+/// Runs of one machine show how much runs differ, so that single runs of a comparison may be compared.
+#[test]
+fn repeated_runs_are_stored_and_compared_by_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{MODELS}/ryzen5-2600.xml:3");
+    let run = nearfar(dir.path(), &[&["run", "quick", "--sim", &sim, "--repeat-runs", "4"], &FULL_BUDGET[..]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let runs = json(&nearfar(dir.path(), &["show", "--runs", "--format", "json"]));
+    let ids: Vec<&str> = runs["runs"].as_array().expect("runs").iter().filter_map(|run| run["id"].as_str()).collect();
+    assert_eq!(ids.len(), 4, "{runs:#}");
+    let replication = |args: &[&str]| {
+        let comparison = json(&nearfar(dir.path(), &[&["compare", "--format", "json"], args].concat()));
+        let values = comparison["rows"][0]["values"].as_object().expect("values").clone();
+        let changed = values.values().find(|value| !value["change_percent"].is_null()).expect("a change").clone();
+        changed["replication"].as_str().expect("an interval").to_string()
+    };
+    assert_eq!(replication(&["--by", "run", ids[0], ids[1]]), "other-runs", "the other two are the history");
+    assert_eq!(replication(&[ids[0]]), "blocks");
+}
+
+#[test]
+fn strict_comparisons_leave_out_suspect_trials() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{MODELS}/ryzen5-2600.xml:3");
+    let args = [&["run", "quick", "--sim", &sim, "--quiet"], &FULL_BUDGET[..]].concat();
+    assert!(nearfar(dir.path(), &args).status.success());
+    let suspect = |args: &[&str]| {
+        let comparison = json(&nearfar(dir.path(), &[&["compare", "--format", "json"], args].concat()));
+        let rows = comparison["rows"].as_array().expect("rows").clone();
+        let values = rows.iter().flat_map(|row| row["values"].as_object().expect("values").values());
+        let counts: Vec<u64> = values.map(|value| value["suspect"].as_u64().expect("a count")).collect();
+        (counts.iter().sum::<u64>(), comparison["notes"].to_string())
+    };
+    let (all, _) = suspect(&[]);
+    assert!(all > 0, "the simulation has disturbed trials");
+    let (strict, notes) = suspect(&["--strict"]);
+    assert_eq!(strict, 0);
+    assert!(notes.contains("suspect trials are left out"), "{notes}");
+}

@@ -61,6 +61,7 @@ use std::path::{Path, PathBuf};
 
 pub use address::{displayed, is_server};
 pub use error::StoreError;
+pub use load::TrialColumns;
 pub use merge::MergeReport;
 pub use watch::{Progress, StoreVersion};
 

@@ -2,12 +2,11 @@
 //! describes, so that the others stay readable. Must not decide which trials count.
 
 use std::collections::HashMap;
-#[cfg(feature = "parquet")]
 use std::ops::ControlFlow;
 
 use model::values::placement::Placement;
 use model::values::record::{RunId, TrialRecord};
-use model::values::trial::{Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict};
+use model::values::trial::{Evidence, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict};
 use model::values::units::Nanos;
 use model::values::workload::Parameters;
 
@@ -37,22 +36,29 @@ const SAMPLES: &str = "SELECT sample.trial, series, value FROM trial CROSS JOIN 
                        WHERE sample.trial = trial.number AND trial.run = ?1 AND position BETWEEN ?2 AND ?3 \
                        ORDER BY position, ordinal";
 
-/// Number of trials kept in memory while they are visited.
-#[cfg(feature = "parquet")]
-const PAGE: i64 = 4;
+/// Number of trials kept in memory while they are visited: two queries per page cost less than parsing its trials.
+const PAGE: i64 = 64;
+
+/// The columns of trials that are parsed. All are read, because the checksum covers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialColumns {
+    All,
+    /// The evidence is empty, which takes most of the time and memory.
+    WithoutEvidence,
+}
 
 /// Visits the trials of a run, by row number, by position until the visitor breaks.
-#[cfg(feature = "parquet")]
 pub(crate) fn each(
     connection: &Connection,
     run: &RunId,
     number: i64,
+    columns: TrialColumns,
     mut visit: impl FnMut(TrialRecord) -> ControlFlow<()>,
 ) -> Result<(), StoreErrorKind> {
     let mut cells = HashMap::new();
     let (mut from, mut visited) = (0, 0);
     loop {
-        let page = load_page(connection, number, from, PAGE, &mut cells).map(intact).or_else(damage)?;
+        let page = load_page(connection, number, (from, PAGE), columns, &mut cells).map(intact).or_else(damage)?;
         let is_complete = page.as_ref().is_some_and(Vec::is_empty) && visited == count(connection, number)?;
         let page = match page {
             Some(page) if is_complete || !page.is_empty() => page,
@@ -74,7 +80,9 @@ pub(crate) fn each(
 
 /// The trials of the run with this row number by position.
 pub(crate) fn all(connection: &Connection, run: &RunId, number: i64) -> Result<Vec<StoredTrial>, StoreErrorKind> {
-    let read = load_page(connection, number, 0, i64::MAX, &mut HashMap::new()).map(intact).or_else(damage)?;
+    let read = load_page(connection, number, (0, i64::MAX), TrialColumns::All, &mut HashMap::new())
+        .map(intact)
+        .or_else(damage)?;
     match read {
         Some(trials) if trials.len() == count(connection, number).unwrap_or(usize::MAX) => Ok(trials),
         _ => repair::load_each(connection, run, number),
@@ -102,8 +110,8 @@ fn count(connection: &Connection, run: i64) -> Result<usize, StoreErrorKind> {
 fn load_page(
     connection: &Connection,
     run: i64,
-    from: i64,
-    count: i64,
+    (from, count): (i64, i64),
+    columns: TrialColumns,
     cells: &mut HashMap<i64, CellColumns>,
 ) -> Result<Vec<StoredTrial>, StoreErrorKind> {
     let mut index_of_row = HashMap::new();
@@ -111,7 +119,7 @@ fn load_page(
     let sql = format!("{COLUMNS} WHERE run = ?1 AND position >= ?2 ORDER BY position LIMIT ?3");
     connection.each(&sql, &[run.into(), from.into(), count.into()], |row| {
         index_of_row.insert(row.get::<i64>(0)?, rows.len());
-        rows.push(TrialRow::read(connection, row, cells)?);
+        rows.push(TrialRow::read(connection, row, columns, cells)?);
         Ok(())
     })?;
     let Some(last) = rows.last().map(|row: &TrialRow| row.record.position) else { return Ok(Vec::new()) };
@@ -133,7 +141,8 @@ pub(crate) fn one(
     cells: &mut HashMap<i64, CellColumns>,
 ) -> Result<Option<StoredTrial>, StoreErrorKind> {
     let sql = format!("{COLUMNS} WHERE number = ?1 AND run = ?2");
-    let row = connection.first(&sql, &[number.into(), run.into()], |row| TrialRow::read(connection, row, cells))?;
+    let row = connection
+        .first(&sql, &[number.into(), run.into()], |row| TrialRow::read(connection, row, TrialColumns::All, cells))?;
     let Some(mut row) = row else { return Ok(None) };
     let sql = "SELECT series, value FROM sample WHERE trial = ?1 ORDER BY ordinal";
     let sample = |row: &Row<'_>| Ok(Sample { series: row.get(0)?, value: row.get(1)? });
@@ -162,6 +171,7 @@ impl TrialRow {
     fn read(
         connection: &Connection,
         row: &Row<'_>,
+        columns: TrialColumns,
         cells: &mut HashMap<i64, CellColumns>,
     ) -> Result<Self, StoreErrorKind> {
         let id: String = row.get(3)?;
@@ -183,7 +193,10 @@ impl TrialRow {
         let outcome = TrialOutcome {
             status: status(&text(row, 13)?, row.get(14)?, &trial.id.0)?,
             samples: Vec::new(),
-            evidence: parsed(&text(row, 17)?, &name)?,
+            evidence: match columns {
+                TrialColumns::All => parsed(&text(row, 17)?, &name)?,
+                TrialColumns::WithoutEvidence => Evidence::default(),
+            },
             started_unix_ms: row.get::<i64>(11)? as u64,
             took: Nanos(row.get::<i64>(12)? as u64),
         };

@@ -1,13 +1,14 @@
 //! Trials: each is stored atomically and once.
 
 use std::collections::{HashMap, HashSet};
-#[cfg(feature = "parquet")]
 use std::ops::ControlFlow;
 
-use model::values::record::{RunId, TrialRecord};
+use model::analysis::finding::{RunFinding, RunSummariser, TrialNames};
+use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::trial::{Sample, Trial, TrialId, TrialStatus, short_hash};
 
 use crate::error::StoreErrorKind;
+use crate::load::TrialColumns;
 use crate::run::{find_id, json, whole, word};
 use crate::sql::Connection;
 use crate::sql_value::Value;
@@ -36,13 +37,29 @@ impl Store {
 
     /// Visits the trials of a run by position, each with its samples, until the visitor breaks. Keeps one page of
     /// trials in memory, however many there are.
-    #[cfg(feature = "parquet")]
-    pub(crate) fn each_trial(
+    pub fn each_trial(
         &self,
         run: &RunId,
+        columns: TrialColumns,
         visit: impl FnMut(TrialRecord) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.read(|connection| load::each(connection, run, find_id(connection, &self.path, run)?, visit))
+        self.read(|connection| load::each(connection, run, find_id(connection, &self.path, run)?, columns, visit))
+    }
+
+    /// Summarises a run trial by trial, so that the trials are never all in memory.
+    pub fn finding(
+        &self,
+        record: &RunRecord,
+        columns: TrialColumns,
+        names: TrialNames,
+    ) -> Result<RunFinding, StoreError> {
+        let mut summary = RunSummariser::new(&record.plan, names);
+        let visit = |trial: TrialRecord| {
+            summary.add(&trial);
+            ControlFlow::Continue(())
+        };
+        self.each_trial(&record.id, columns, visit)?;
+        Ok(summary.finish())
     }
 
     /// The trials of a run by position. A damaged one has no samples, and its verdict is invalid, with the damage as its

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use model::analysis::compare::{
     CompareError, ComparedRun, ComparisonRequest, compare, compare_table, index, index_table,
 };
-use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::finding::{RunFinding, TrialNames, summarise};
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
 use model::values::plan::{By, Plan};
 use model::values::record::{ImportedTable, RunId, RunRecord, RunSummary};
-use store::Store;
 use store::parquet_dir::{ParquetDir, ParquetDirError, RunListing};
+use store::{Store, TrialColumns};
 
 use crate::app::results_file::readable_runs;
 use crate::error::{CliError, CliStatus};
@@ -223,10 +223,8 @@ fn dir_findings(dir: &ParquetDir, records: &[RunRecord]) -> Result<Vec<RunFindin
 
 /// Summarises runs of the results file, in the same order.
 pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>, CliError> {
-    let finding = |record: &RunRecord| {
-        let trials = store.trials(&record.id).map_err(CliError::failure)?;
-        Ok(summarise(&record.plan, &trials))
-    };
+    let finding =
+        |record| store.finding(record, TrialColumns::WithoutEvidence, TrialNames::LeftOut).map_err(CliError::failure);
     records.iter().map(finding).collect()
 }
 

@@ -337,6 +337,9 @@ pub struct RunArgs {
     /// Maximum total time, instead of the budget of the experiment
     #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,
+    /// Number of runs, one after the other: comparisons between runs need several on each side [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "dry_run")]
+    pub repeat_runs: Option<u8>,
     /// Use the smoke-test sizes of all parameters
     #[arg(long)]
     pub smoke: bool,

@@ -1,5 +1,6 @@
 //! `nearfar run`: runs an experiment.
 
+use lab::progress::RunEnd;
 use model::experiments::experiment::Experiment;
 use model::values::units::Nanos;
 use store::Store;
@@ -11,13 +12,21 @@ use crate::error::{CliError, CommandResult};
 use crate::requests;
 use crate::run_output::{print_plan, print_run};
 
-/// Runs an experiment, or resumes an unfinished run of it.
+/// Runs an experiment, or resumes an unfinished run of it. Then repeats it as new runs, if requested.
 pub fn run(args: &RunArgs, common: &GlobalArgs) -> CommandResult {
-    let request = request(args, common)?;
+    let mut request = request(args, common)?;
     if args.dry_run {
         return print_plan(&run::plan(&request)?, args.format);
     }
-    let result = run::run(&request)?;
+    let mut result = run::run(&request)?;
+    for _ in 1..args.repeat_runs.unwrap_or(1) {
+        if result.end == RunEnd::Interrupted {
+            break;
+        }
+        print_run(&result, args.format, common.quiet)?;
+        request.resume = ResumeRule::Fresh;
+        result = run::run(&request)?;
+    }
     let status = print_run(&result, args.format, common.quiet)?;
     if !common.quiet && result.record.simulated.is_none() {
         print_next_boot(&request.experiment, &result.store)?;

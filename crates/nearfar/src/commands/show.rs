@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use model::analysis::compare::{ComparedRun, efficiencies, planned};
-use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::finding::{RunFinding, TrialNames};
 use model::analysis::gate::GateResult;
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::values::record::{RunRecord, TrialRecord};
 use report::table::Metrics;
+use store::TrialColumns;
 
 use crate::app::results_file::readable_runs;
 use crate::cli::{GlobalArgs, ShowArgs, ShowFormat};
@@ -24,12 +25,18 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         return print_list(args, || report::table::runs(&runs, &style), || report::json::runs(&runs));
     }
     let record = store.run(&args.run).map_err(CliError::usage)?;
-    let trials = store.trials(&record.id).map_err(CliError::failure)?;
     if args.trials {
+        let trials = store.trials(&record.id).map_err(CliError::failure)?;
         let text = || report::table::trials(&record, &trials, &style);
         return print_list(args, text, || report::json::trials(&record, &trials));
     }
-    let finding = summarise(&record.plan, &trials);
+    // Only the result of a race depends on more than one number per trial and metric.
+    let trials = match record.plan.race {
+        Some(_) => store.trials(&record.id).map_err(CliError::failure)?,
+        None => Vec::new(),
+    };
+    let names = if args.format == ShowFormat::Json { TrialNames::Kept } else { TrialNames::LeftOut };
+    let finding = store.finding(&record, TrialColumns::All, names).map_err(CliError::failure)?;
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     let efficiency = efficiencies(ComparedRun { record: &record, finding: &finding });
     match args.format {

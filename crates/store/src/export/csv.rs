@@ -1,40 +1,52 @@
 //! Exports a run as CSV in long form: one row per sample, with all columns of its trial and run.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use model::values::csv_text::without_formula;
 use model::values::record::{RunRecord, TrialRecord};
 
+use super::ExportError;
 use super::columns::{COLUMNS, CellReader, Column, Formats, RunRow, SampleRow, TrialRow};
+use crate::{Store, TrialColumns};
 
-pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> io::Result<()> {
-    write_rows(record, trials, out).map_err(|error| match error.into_kind() {
-        // Keeps the kind, because a closed pipe is not an error (`| head`).
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
-    })
+/// Writes the trials one by one, so that they are never all in memory.
+pub(super) fn write(store: &Store, record: &RunRecord, out: &mut dyn Write) -> Result<(), ExportError> {
+    let mut csv = csv::Writer::from_writer(out);
+    csv.write_record(columns().map(|column| column.name)).map_err(write_error)?;
+    let run = RunRow::new(record);
+    let mut written = Ok(());
+    store.each_trial(&record.id, TrialColumns::All, |trial| {
+        written = write_trial(&run, &trial, &mut csv);
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.map_err(write_error)?;
+    Ok(csv.flush()?)
 }
 
-fn write_rows(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> csv::Result<()> {
-    let mut csv = csv::Writer::from_writer(out);
-    csv.write_record(columns().map(|column| column.name))?;
-    let run = RunRow::new(record);
-    for trial in trials {
-        let row = TrialRow::new(&run, trial);
-        let mut fields: Vec<String> = columns().map(|column| trial_field(column.cell, &row)).collect();
-        for sample in row.samples() {
-            for (field, column) in fields.iter_mut().zip(columns()) {
-                if let Some(value) = sample_field(column.cell, &sample) {
-                    *field = value;
-                }
+fn write_trial(run: &RunRow<'_>, trial: &TrialRecord, csv: &mut csv::Writer<&mut dyn Write>) -> csv::Result<()> {
+    let row = TrialRow::new(run, trial);
+    let mut fields: Vec<String> = columns().map(|column| trial_field(column.cell, &row)).collect();
+    for sample in row.samples() {
+        for (field, column) in fields.iter_mut().zip(columns()) {
+            if let Some(value) = sample_field(column.cell, &sample) {
+                *field = value;
             }
-            csv.write_record(&fields)?;
         }
-        if trial.outcome.samples.is_empty() {
-            csv.write_record(&fields)?;
-        }
+        csv.write_record(&fields)?;
     }
-    Ok(csv.flush()?)
+    if trial.outcome.samples.is_empty() {
+        csv.write_record(&fields)?;
+    }
+    Ok(())
+}
+
+/// Keeps the kind of an I/O error, because a closed pipe is not an error (`| head`).
+fn write_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
 }
 
 fn columns() -> impl Iterator<Item = &'static Column> {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use model::analysis::finding::{CellFinding, MetricFinding, summarise};
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use model::stats::statistics::median;
-use model::values::record::{RunRecord, TrialRecord};
+use model::values::record::RunRecord;
 use model::values::workload::Better;
 use serde::Serialize;
 
@@ -41,8 +41,7 @@ struct HyperfineResult {
     parameters: BTreeMap<String, String>,
 }
 
-pub(super) fn write(record: &RunRecord, trials: &[TrialRecord], out: &mut dyn Write) -> Result<(), ExportError> {
-    let finding = summarise(&record.plan, trials);
+pub(super) fn write(record: &RunRecord, finding: &RunFinding, out: &mut dyn Write) -> Result<(), ExportError> {
     let mut results: Vec<HyperfineResult> = finding.cells.iter().filter_map(|cell| result(record, cell)).collect();
     if results.is_empty() {
         return Err(ExportError::NoTimes(record.id.clone()));

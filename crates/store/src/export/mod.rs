@@ -12,10 +12,11 @@ mod parquet;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 
+use model::analysis::finding::TrialNames;
 use model::hint::Hinted;
-use model::values::record::{RunId, RunRecord, TrialRecord};
+use model::values::record::RunId;
 
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, TrialColumns};
 
 #[cfg(feature = "s3")]
 pub use self::parquet::{Bucket, BucketError, UploadedRun, parquet_to_bucket};
@@ -81,32 +82,27 @@ fn explain(kind: ErrorKind) -> (Option<&'static str>, Option<&'static str>) {
 /// Writes a run as CSV, one row per sample; a trial without samples has one row without a value.
 /// docs/reference/csv.md lists the columns.
 pub fn csv(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-    let (record, trials) = load(store, run)?;
-    Ok(csv::write(&record, &trials, out)?)
+    csv::write(store, &store.run(&run.0)?, out)
 }
 
 /// Writes everything stored of a run, and its findings, as one JSON object:
 /// `{"format":"nearfar-run","version":1,"run":{…},"trials":[…],"finding":{"cells":[…],"skipped":[…]}}`.
 pub fn json(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-    let (record, trials) = load(store, run)?;
-    Ok(json::write(&record, &trials, out)?)
+    Ok(json::write(&store.run(&run.0)?, &store.trials(run)?, out)?)
 }
 
 /// Writes the cells that have a time as `hyperfine --export-json` does, for the programs that read that format. Times
 /// are in seconds, one per trial that is not invalid; `command` is `TEST @ PLACEMENT`.
 pub fn hyperfine(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-    let (record, trials) = load(store, run)?;
-    hyperfine::write(&record, &trials, out)
+    let record = store.run(&run.0)?;
+    hyperfine::write(&record, &store.finding(&record, TrialColumns::WithoutEvidence, TrialNames::LeftOut)?, out)
 }
 
 /// Writes the medians and intervals of a run as metrics in the text format of OpenMetrics, which `node_exporter`'s
 /// textfile collector also reads:
 /// `nearfar_stream_copy_bytes_per_second{experiment="quick",test="stream",placement="kernel",…}`.
 pub fn openmetrics(store: &Store, run: &RunId, out: &mut dyn Write) -> Result<(), ExportError> {
-    let (record, trials) = load(store, run)?;
-    Ok(out.write_all(openmetrics::text(&record, &trials).as_bytes())?)
-}
-
-fn load(store: &Store, run: &RunId) -> Result<(RunRecord, Vec<TrialRecord>), StoreError> {
-    Ok((store.run(&run.0)?, store.trials(run)?))
+    let record = store.run(&run.0)?;
+    let finding = store.finding(&record, TrialColumns::WithoutEvidence, TrialNames::LeftOut)?;
+    Ok(out.write_all(openmetrics::text(&record, &finding).as_bytes())?)
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::analysis::finding::{CellFinding, MetricFinding, summarise};
-use model::values::record::{RunRecord, TrialRecord};
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
+use model::values::record::RunRecord;
 use model::values::workload::Better;
 
 /// A metric with its samples by their labels. Readers reject two samples with equal labels.
@@ -19,8 +19,7 @@ struct Family {
 
 type Families = BTreeMap<String, Family>;
 
-pub(super) fn text(record: &RunRecord, trials: &[TrialRecord]) -> String {
-    let finding = summarise(&record.plan, trials);
+pub(super) fn text(record: &RunRecord, finding: &RunFinding) -> String {
     let mut families = Families::new();
     about(record, &mut families);
     for cell in &finding.cells {

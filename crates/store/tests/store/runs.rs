@@ -1,9 +1,12 @@
 //! Finding runs by id, prefix, `latest` and plan.
 
+use std::ops::ControlFlow;
+
 use model::hint::Hinted;
-use model::values::record::{EndReason, RunId, RunRecord};
+use model::values::record::{EndReason, RunId, RunRecord, TrialRecord};
+use model::values::trial::{Evidence, TrialOutcome};
 use rusqlite::Connection;
-use store::{Store, StoreError};
+use store::{Store, StoreError, TrialColumns};
 use tempfile::TempDir;
 
 use crate::fixtures;
@@ -119,6 +122,31 @@ fn duplicates_and_trials_of_missing_runs_are_rejected() {
     let error = store.add_trial(&run.id, &other).unwrap_err().text_with_hint();
     assert_eq!(error, "run aa has another trial at position 0");
     assert_eq!(store.trials(&run.id).unwrap(), [trial]);
+}
+
+#[test]
+fn trials_are_visited_page_by_page_and_without_evidence() {
+    let (_directory, mut store) = store();
+    let run = fixtures::run("aa", 1);
+    store.begin_run(&run).unwrap();
+    (0..150).for_each(|position| store.add_trial(&run.id, &fixtures::trial(&run, position, 4)).unwrap());
+    let visited = |columns, count: usize| {
+        let mut trials = Vec::new();
+        let visit = |trial| {
+            trials.push(trial);
+            if trials.len() < count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        store.each_trial(&run.id, columns, visit).unwrap();
+        trials
+    };
+    let all = store.trials(&run.id).unwrap();
+    assert_eq!(visited(TrialColumns::All, usize::MAX), all);
+    assert_eq!(visited(TrialColumns::All, 70), all[..70], "until the visitor breaks");
+    let without: Vec<TrialRecord> = all
+        .into_iter()
+        .map(|trial| TrialRecord { outcome: TrialOutcome { evidence: Evidence::default(), ..trial.outcome }, ..trial })
+        .collect();
+    assert_eq!(visited(TrialColumns::WithoutEvidence, usize::MAX), without);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use parquet::schema::types::ColumnPath;
 pub use self::bucket::{Bucket, BucketError, UploadedRun};
 use super::ExportError;
 use super::columns::{CellReader, RunRow, SampleRow, TrialRow};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, TrialColumns};
 
 /// The version of the columns; a newer version has more columns after the last.
 const SCHEMA_VERSION: &str = "2";
@@ -52,7 +52,7 @@ pub struct ExportedRun {
 /// nothing and an export of a resumed run replaces its file.
 pub fn parquet(store: &Store, run: &RunId, dir: &Path) -> Result<ExportedRun, ExportError> {
     let record = store.run(&run.0)?;
-    write(&record, dir, |visit| store.each_trial(run, visit))
+    write(&record, dir, |visit| store.each_trial(run, TrialColumns::All, visit))
 }
 
 /// Writes a run that is not stored in a results file, in the same way. Used to synthesise large data sets.
@@ -88,7 +88,8 @@ pub fn parquet_to_bucket(store: &Store, run: &RunId, bucket: &Bucket) -> Result<
     let record = store.run(&run.0)?;
     let parquet_run = ParquetRun::new(&record);
     let name = parquet_run.path();
-    let rows = bucket.write(&name, |upload| fill(|visit| store.each_trial(run, visit), &parquet_run, upload))?;
+    let rows = bucket
+        .write(&name, |upload| fill(|visit| store.each_trial(run, TrialColumns::All, visit), &parquet_run, upload))?;
     Ok(UploadedRun { url: bucket.url_of(&name), rows })
 }
 
