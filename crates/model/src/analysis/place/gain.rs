@@ -1,4 +1,4 @@
-//! What is known about the challenger's gain over the baseline, from fresh pairs and from the trials of the search.
+//! The challenger's gain over the baseline, estimated from fresh pairs and from the trials of the search.
 
 use super::RaceState;
 use crate::stats::racing::Confirmation;
