@@ -28,7 +28,7 @@ pub const RUNS_MAX: usize = 2_000;
 
 /// Columns that every exported file has, and those that later versions added.
 const REQUIRED: &[&str] =
-    &["run", "trial", "position", "role", "block", "attempt", "verdict", "series", "ordinal", "value"];
+    &["run", "trial", "position", "role", "block", "attempt", "status", "verdict", "series", "ordinal", "value"];
 const ADDED: &[&str] = &["cell", "seed", "plan_json", "facts"];
 
 /// All files of the directory tree; the values in directory names are columns of the files too.
@@ -175,10 +175,10 @@ impl ParquetDir {
         runs.iter().map(find).collect()
     }
 
-    /// Visits these runs in any order, each with its counted trials; runs without one are skipped. A trial has, for
+    /// Visits these runs in any order, each with its measured trials; runs without one are skipped. A trial has, for
     /// each series, the minimum, the two middle values (equal if the count is odd) and the maximum of its samples.
     /// Every [`model::values::workload::Reduce`] yields the same value of these four as of all samples, to the last
-    /// bit.
+    /// bit. An invalid trial counts by its verdict and status only, so it may have no samples.
     pub fn each(
         &self,
         records: &[RunRecord],
@@ -188,10 +188,12 @@ impl ParquetDir {
         let indices: BTreeMap<&RunId, usize> = ids.iter().enumerate().map(|(index, id)| (id, index)).collect();
         // `quantile_disc` returns the lower middle value; negated, the upper one.
         let sql = format!(
-            "SELECT run, trial, cell, block, attempt, position, verdict, series, [min(value), quantile_disc(value, 0.5), \
-             -quantile_disc(-value, 0.5), max(value)] AS four FROM {FILES} \
-             WHERE run IN ({}) AND role = 'measured' AND verdict <> 'invalid' AND value IS NOT NULL \
-             GROUP BY run, trial, cell, block, attempt, position, verdict, series ORDER BY run, position, series",
+            "SELECT run, trial, cell, block, attempt, position, status = 'completed' AS completed, verdict, series, \
+             CASE WHEN count(value) > 0 THEN [min(value), quantile_disc(value, 0.5), -quantile_disc(-value, 0.5), \
+             max(value)] END AS four FROM {FILES} \
+             WHERE run IN ({}) AND role = 'measured' AND (verdict = 'invalid' OR value IS NOT NULL) \
+             GROUP BY run, trial, cell, block, attempt, position, completed, verdict, series \
+             ORDER BY run, position, series",
             list(&ids)
         );
         let mut current: Option<(usize, Vec<TrialRecord>)> = None;
@@ -264,9 +266,11 @@ struct SampleStats {
     block: u32,
     attempt: u32,
     position: u32,
+    completed: bool,
     verdict: Grade,
-    series: String,
-    four: [f64; 4],
+    /// `None` without samples.
+    series: Option<String>,
+    four: Option<[f64; 4]>,
 }
 
 impl SampleStats {
@@ -285,7 +289,7 @@ impl SampleStats {
                 position: self.position,
                 trial: model::values::trial::Trial { id: self.trial, ..trial },
                 outcome: TrialOutcome {
-                    status: TrialStatus::Completed,
+                    status: if self.completed { TrialStatus::Completed } else { TrialStatus::Failed(String::new()) },
                     samples: Vec::new(),
                     evidence: Evidence::default(),
                     started_unix_ms: 0,
@@ -295,7 +299,9 @@ impl SampleStats {
             });
         }
         let samples = &mut trials.last_mut().expect("pushed above").outcome.samples;
-        samples.extend(self.four.map(|value| Sample { series: self.series.clone(), value }));
+        if let (Some(series), Some(four)) = (self.series, self.four) {
+            samples.extend(four.map(|value| Sample { series: series.clone(), value }));
+        }
         Ok(())
     }
 }
