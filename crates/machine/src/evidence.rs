@@ -233,12 +233,12 @@ impl TrialMonitor {
     }
 
     /// Returns whether a child of this process belongs to the trial: the leader, an orphan of its group, or an orphan
-    /// that has left the session since. This process starts no others that leave its session during a trial.
+    /// that has left the session since. The helpers of this process leave its session, too, but run the same program.
     fn is_of_trial(&self, pid: u32) -> bool {
         let stat = |pid| self.proc.thread_stat(pid, pid);
         let (Some(child), Some(leader)) = (stat(pid), stat(self.leader.pid)) else { return false };
         let has_left = child.session != leader.session && child.started >= leader.started;
-        child.group == self.leader.pid || has_left
+        child.group == self.leader.pid || (has_left && !self.proc.runs_this_program(pid))
     }
 
     fn sample_threads(&mut self, pids: &[u32]) -> u64 {

@@ -115,6 +115,12 @@ impl Proc {
         parse_migrations(&self.text(&format!("proc/{pid}/task/{tid}/sched")).ok()?)
     }
 
+    /// Returns whether a process runs the same program as this one.
+    pub(crate) fn runs_this_program(&self, pid: u32) -> bool {
+        let program = |pid: u32| std::fs::read_link(self.root.join(format!("proc/{pid}/exe"))).ok();
+        program(pid).is_some_and(|other| Some(other) == program(std::process::id()))
+    }
+
     /// Returns for how long a thread has waited for a CPU since its start.
     pub(crate) fn run_queue_wait(&self, pid: u32, tid: u32) -> Option<Nanos> {
         parse_run_queue_wait(&self.text(&format!("proc/{pid}/task/{tid}/schedstat")).ok()?)
