@@ -3,6 +3,7 @@
 
 use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, GeomeanChange, Replication};
 
+use crate::style::clean;
 use crate::table::means;
 
 /// Minimum number of judged differences for a note on those due to chance: with 10, every other table has one.
@@ -90,7 +91,7 @@ fn suspect_note(comparison: &Comparison) -> Option<String> {
         let values = || comparison.rows.iter().filter(|row| row.main).filter_map(|row| row.values.get(column));
         let (suspect, all) =
             values().fold((0, 0), |(suspect, all), value| (suspect + value.suspect, all + value.samples));
-        (suspect > 0).then(|| format!("{column} {suspect} of {all}"))
+        (suspect > 0).then(|| format!("{} {suspect} of {all}", clean(column)))
     };
     let columns: Vec<String> = comparison.columns.iter().filter_map(of_column).collect();
     let what = "suspect trials, which were disturbed and may differ for this reason";
