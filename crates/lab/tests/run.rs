@@ -285,6 +285,7 @@ fn simulated_faults_make_trials_invalid() {
     assert!(escaped[&key("one", Grade::Invalid)] > 0 && !escaped.contains_key(&key("kernel", Grade::Invalid)));
     let lost = grades("lost-cpu=1@4");
     assert_eq!(lost[&key("one", Grade::Valid)], 4, "the CPU goes offline at the start of block 4");
+    assert!(grades("stops=0.2").contains_key(&key("one", Grade::Suspect)));
     assert!(grades("never-ends=0.2").contains_key(&key("kernel", Grade::Invalid)));
     assert!(Faults::parse("flood=1").is_err() && Faults::parse("escapes=2").is_err());
 }

@@ -149,7 +149,7 @@ fn repeated_runs_are_stored_and_compared_by_run() {
 fn strict_comparisons_leave_out_suspect_trials() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let sim = format!("{MODELS}/ryzen5-2600.xml:3");
-    let args = [&["run", "quick", "--sim", &sim, "--quiet"], &FULL_BUDGET[..]].concat();
+    let args = [&["run", "quick", "--sim", &sim, "--sim-faults", "stops=0.2", "--quiet"], &FULL_BUDGET[..]].concat();
     assert!(nearfar(dir.path(), &args).status.success());
     let suspect = |args: &[&str]| {
         let comparison = json(&nearfar(dir.path(), &[&["compare", "--format", "json"], args].concat()));

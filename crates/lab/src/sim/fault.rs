@@ -1,9 +1,9 @@
 //! Faults injected into a simulated machine: the program is killed, the disk is full, a CPU goes offline, a child
-//! process hangs, a placement is violated.
+//! process hangs, a placement is violated, a trial is stopped.
 
 use model::values::id_set::CpuId;
 use model::values::trial::{Trial, TrialOutcome, TrialStatus};
-use model::values::units::Bytes;
+use model::values::units::{Bytes, Nanos};
 
 /// Faults to inject; none by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,10 +18,12 @@ pub struct Faults {
     pub never_ends: f64,
     /// Fraction of pinned trials that run on another CPU, 0 to 1.
     pub escapes: f64,
+    /// Fraction of trials that are stopped for a quarter of their time, 0 to 1.
+    pub stops: f64,
 }
 
 impl Faults {
-    /// Reads `kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05`.
+    /// Reads `kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05,stops=0.1`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -38,8 +40,9 @@ impl Faults {
                 }
                 "never-ends" => faults.never_ends = share()?,
                 "escapes" => faults.escapes = share()?,
+                "stops" => faults.stops = share()?,
                 _ => {
-                    let names = "kill-after, disk, lost-cpu, never-ends, escapes";
+                    let names = "kill-after, disk, lost-cpu, never-ends, escapes, stops";
                     return Err(format!("unknown fault '{name}'; known faults: {names}"));
                 }
             }
@@ -65,6 +68,8 @@ impl Faults {
             // The CPU after the highest bound one is outside the placement.
             let beyond = trial.placement.bindings.iter().map(|cpu| cpu.0).max().unwrap_or(0) + 1;
             outcome.evidence.cpus_seen.insert(CpuId(beyond));
+        } else if 1.0 - chance < self.stops {
+            outcome.evidence.stopped = Some(Nanos(outcome.evidence.wall.0 / 4));
         }
         if let Some((cpu, block)) = self.lost_cpu
             && trial.block >= block

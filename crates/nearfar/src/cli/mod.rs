@@ -198,7 +198,7 @@ pub struct MachineArgs {
     /// Simulate a machine: hwloc XML, capture or synthetic string
     #[arg(long, value_name = "MACHINE[:SEED]")]
     pub sim: Option<String>,
-    /// Faults of the simulated machine: kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05
+    /// Faults of the simulated machine: kill-after=7,disk=200KiB,lost-cpu=3@2,never-ends=0.01,escapes=0.05,stops=0.1
     #[arg(long, value_name = "FAULTS", requires = "sim", hide = true)]
     pub sim_faults: Option<String>,
     /// Seed of all random decisions [default: random]
