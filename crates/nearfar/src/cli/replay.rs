@@ -20,6 +20,7 @@ const OMITTED: &[&str] = &[
     "dry_run",
     "fresh",
     "resume",
+    "repeat_runs",
     "explain",
     "all_candidates",
     "apply",
@@ -188,6 +189,7 @@ mod tests {
         "devices",
         "dram",
         "engine",
+        "error_rate",
         "exclude",
         "experiment",
         "fio",
@@ -201,7 +203,9 @@ mod tests {
         "like",
         "load",
         "max_cpus",
+        "max_runs",
         "max_slowdown",
+        "max_slower",
         "max_trials",
         "measure",
         "membind",
@@ -209,10 +213,16 @@ mod tests {
         "metric_json",
         "metric_name",
         "metric_unit",
+        "min_runs",
+        "names",
         "objective",
         "only",
         "openmp",
+        "parameter_list",
+        "parameter_scan",
+        "parameter_step_size",
         "physcpubind",
+        "placement",
         "placements",
         "preferred",
         "prepare",
@@ -236,7 +246,8 @@ mod tests {
     #[test]
     fn every_argument_is_either_kept_or_omitted() {
         let cli = Cli::command();
-        let commands = ["run", "measure", "place", "size", "map"].map(|name| cli.find_subcommand(name).unwrap());
+        let commands =
+            ["run", "measure", "place", "size", "map", "gate"].map(|name| cli.find_subcommand(name).unwrap());
         let arguments = commands.iter().flat_map(|command| command.get_arguments()).chain(cli.get_arguments());
         let arguments: BTreeSet<&str> = arguments.map(|argument| argument.get_id().as_str()).collect();
         let decided: Vec<&str> = KEPT.iter().chain(OMITTED).copied().collect();
