@@ -242,7 +242,10 @@ fn candidates_include_interrupt_routes() {
 #[test]
 fn cpus_near_a_device_are_not_equivalent_to_others() {
     let singles = |devices: Vec<String>| {
-        let space = SearchSpace { threads: Threads::Fixed(1), devices, ..SearchSpace::default() };
+        // Otherwise the CPUs that handle interrupts are distinguished, too.
+        let has_moving_interrupts = true;
+        let space =
+            SearchSpace { threads: Threads::Fixed(1), devices, has_moving_interrupts, ..SearchSpace::default() };
         let found = candidates(&xeon(), &space).expect("the search space is valid");
         let single = found.placements.iter().filter(|one| one.bindings.len() == 1 && one.cpus().len() == 1);
         single.map(|one| one.bindings[0].0).collect::<std::collections::BTreeSet<_>>()

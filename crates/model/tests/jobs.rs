@@ -87,7 +87,7 @@ fn missing_job_options_have_fio_defaults() {
         "a x 1: engine=psync size=1MiB file=a.0.0 rw=read bs=4KiB iodepth=1 direct=false data=random amount=1MiB\n";
     assert_eq!(listing(&jobs), expected);
     assert_eq!(jobs.experiment.name, "jobs");
-    assert_eq!((jobs.experiment.repeat.warmup, jobs.experiment.repeat.min), (0, 6));
+    assert_eq!((jobs.experiment.repeat.warmup, jobs.experiment.repeat.min), (0, 8));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use model::analysis::compare::compare_table;
 use model::import::reports::{FORMATS, ImportedReport, NamedReport, detect, find, join, read};
+use model::values::comparison::{Difference, Replication};
 use model::values::record::ImportedRow;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -259,7 +260,9 @@ fn repeated_runs_have_intervals_and_single_figures_do_not() {
     let (time_value, user_value) = (&time.values["hyperfine-1.20.0.json"], &user.values["hyperfine-1.20.0.json"]);
     let change = time_value.change_percent.unwrap();
     assert!((time_value.ci_low.unwrap()..=time_value.ci_high.unwrap()).contains(&change), "{time_value:?}");
-    assert!(time_value.difference.is_some() && time_value.samples == 12 && time.main);
+    assert_eq!((time_value.replication, time_value.samples, time.main), (Some(Replication::Trials), 12, true));
+    assert_ne!(time_value.difference, Some(Difference::Higher), "single runs show no difference");
+    assert_ne!(time_value.difference, Some(Difference::Lower), "single runs show no difference");
     assert!(user_value.change_percent.is_some() && user_value.ci_low.is_none() && user_value.difference.is_none());
 }
 

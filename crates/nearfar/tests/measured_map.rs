@@ -121,7 +121,8 @@ fn load_slows_memory_and_siblings_share_a_core() {
     for pair in smt {
         assert_eq!(pair["cpus"], serde_json::json!([0, 12]));
         let ratio = pair["ratio"].as_f64().expect("a number");
-        assert!((ratio - median(&pair["both"]) / median(&pair["alone"])).abs() < 1e-9);
+        let of_medians = median(&pair["both"]) / median(&pair["alone"]);
+        assert!((ratio / of_medians - 1.0).abs() < 0.02, "typical ratio of the pairs: {ratio}, {of_medians}");
         assert!(pair["ratio_ci_low"].as_f64().expect("an end") <= ratio);
     }
     assert!(smt[0]["ratio"].as_f64().expect("a number") > 1.05, "simulated siblings gain speed together");
