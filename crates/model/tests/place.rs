@@ -106,7 +106,7 @@ fn trials(plan: &Plan, block: &NextBlock, script: Script<'_>) -> Vec<TrialRecord
                 outcome: TrialOutcome {
                     status,
                     samples: if completed { vec![sample("wall"), sample("value")] } else { Vec::new() },
-                    evidence: Evidence::default(),
+                    evidence: Evidence { wall: Nanos((seconds * 1e9) as u64), ..Evidence::default() },
                     started_unix_ms: 0,
                     took: Nanos((seconds * 1e9) as u64),
                 },

@@ -200,6 +200,27 @@ fn failing_candidate_costs_a_search_two_trials() {
     assert!(!failed.is_empty() && failed.values().all(|count| *count == 2), "{failed:?}");
 }
 
+/// A CPU goes offline: the placements on it succeeded, and then their programs do not start.
+#[test]
+fn placements_that_stop_working_do_not_end_a_search() {
+    let plan = plan(&request_of(600));
+    let healthy = scaling(&plan);
+    let searched = |seconds: f64| {
+        let outcomes = |block: &NextBlock, cell: usize, attempt: u32| match cell % 3 {
+            1 if block.number > 2 => (TrialStatus::Failed("cannot set the affinity".into()), Grade::Invalid, seconds),
+            _ => healthy(block, cell, attempt),
+        };
+        let (state, all) = raced(&plan, &outcomes);
+        let failed = all.iter().filter(|one| one.outcome.status != TrialStatus::Completed).count();
+        (result(&plan, &state), failed * 10 > all.len())
+    };
+    let (answer, often) = searched(0.0);
+    assert!(often, "more than a tenth of the trials failed");
+    assert_ne!(answer.claim, Claim::ProgramFails);
+    assert_eq!(answer.program_failures, None);
+    assert_eq!(searched(1.0).0.claim, Claim::ProgramFails, "a program that started failed by itself");
+}
+
 #[test]
 fn program_that_fails_in_a_tenth_of_its_runs_has_no_answer() {
     let plan = plan(&request_of(1500));

@@ -20,7 +20,7 @@ pub(super) struct Tally {
     /// Number of disturbed trials.
     pub suspect: u32,
     suspect_reasons: BTreeMap<String, u32>,
-    /// Number of runs and of failures of the program, by cell.
+    /// Number of trials and of failures of the program, by cell.
     cells: BTreeMap<usize, (u32, u32)>,
     last_failure: String,
 }
@@ -51,7 +51,9 @@ impl Tally {
             }
             let (runs, failures) = self.cells.entry(record.trial.cell).or_default();
             *runs += 1;
-            if let TrialStatus::Failed(reason) = &record.outcome.status {
+            if let TrialStatus::Failed(reason) = &record.outcome.status
+                && has_started(record)
+            {
                 *failures += 1;
                 self.last_failure.clone_from(reason);
             }
@@ -78,6 +80,11 @@ impl Tally {
             most: share > BROKEN,
         })
     }
+}
+
+/// Whether the program started. Otherwise its placement failed, for example because one of its CPUs is offline.
+fn has_started(record: &TrialRecord) -> bool {
+    record.outcome.evidence.wall.0 > 0
 }
 
 /// The reason without its figures, so that equal reasons count together.
