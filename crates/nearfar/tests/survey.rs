@@ -72,10 +72,14 @@ impl Fleet {
     }
 
     fn run(&self, machine: usize, seed: usize, speed: Option<u32>) {
+        self.run_with(machine, seed, speed, &[]);
+    }
+
+    fn run_with(&self, machine: usize, seed: usize, speed: Option<u32>, more: &[&str]) {
         let (name, sim) = (format!("node-{machine}"), format!("{}:{seed}", self.capture(speed).display()));
         let rack = format!("rack={}", machine % 2);
         let args = ["run", "daily.toml", "--sim", &sim, "--host-label", &name, "--label", &rack];
-        self.print(&format!("{name}.db"), &args);
+        self.print(&format!("{name}.db"), &[&args, more].concat());
     }
 
     /// Imports the results files of all machines into one.
@@ -142,6 +146,32 @@ fn slow_machine_is_an_outlier_with_an_associated_fact() {
     // Machines are never pooled: each has a column with its rack.
     let columns = compared["columns"].as_array().expect("a list of columns");
     assert_eq!((columns.len(), &columns[7]), (10, &json!("node-7, 1")));
+}
+
+/// A stopped trial of the simulation is suspect and takes longer.
+#[test]
+fn suspect_trials_are_counted_marked_and_left_out_on_request() {
+    let fleet = Fleet::new();
+    for machine in 0..MACHINES {
+        let faults: &[&str] = if machine == 4 { &["--sim-faults", "stops=0.8"] } else { &[] };
+        fleet.run_with(machine, 10 + machine, None, faults);
+    }
+    fleet.import();
+    let survey = fleet.compared(&[]);
+    let machine = &survey["classes"][0]["machines"][4];
+    let (suspect, trials) = (machine["suspect"].as_u64(), machine["trials"].as_u64());
+    assert!(suspect > Some(25) && trials == Some(50), "{machine:#}");
+    assert_eq!(outliers(&survey), [("node-4".to_string(), "worse".to_string())], "{survey:#}");
+    for format in ["text", "markdown", "html"] {
+        let text = fleet.print("all.db", &["fleet", "compare", "--format", format]);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let share = format!("node-4 {} of 50; --strict", suspect.unwrap_or_default());
+        assert!(text.contains(&share) && text.contains(" trials suspect"), "{share}: {text}");
+    }
+
+    let strict = fleet.compared(&["--strict"]);
+    assert!(outliers(&strict).is_empty(), "{strict:#}");
+    assert_eq!(strict["classes"][0]["machines"][4]["suspect"], 0);
 }
 
 #[test]

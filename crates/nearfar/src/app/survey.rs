@@ -15,18 +15,24 @@ use crate::error::CliError;
 /// Minimum number of machines for a survey in a report.
 const MACHINES_MIN: usize = 3;
 
-/// Surveys the named runs, or all runs that are real or simulated like the latest run.
-pub fn of(store: &Store, names: &[String], options: &SurveyOptions) -> Result<Survey, CliError> {
+/// Surveys the named runs, or all runs that are real or simulated like the latest run; without suspect trials if
+/// `strict`.
+pub fn of(store: &Store, names: &[String], options: &SurveyOptions, strict: bool) -> Result<Survey, CliError> {
     let records = if names.is_empty() { records(store, &runs_like_latest(store)?)? } else { named(store, names)? };
     if records.is_empty() {
         return Err(CliError::usage("no runs to compare")
             .hint("run nearfar fleet run quick --on ssh:NODE,..., then nearfar fleet collect"));
     }
-    of_records(store, &records, options)
+    of_records(store, &records, options, strict)
 }
 
-fn of_records(store: &Store, records: &[RunRecord], options: &SurveyOptions) -> Result<Survey, CliError> {
-    let findings: Vec<RunFinding> = findings(store, records)?;
+fn of_records(store: &Store, records: &[RunRecord], options: &SurveyOptions, strict: bool) -> Result<Survey, CliError> {
+    let mut findings: Vec<RunFinding> = findings(store, records)?;
+    if strict {
+        findings.iter_mut().for_each(|finding| {
+            finding.leave_out_suspect();
+        });
+    }
     let runs: Vec<ComparedRun<'_>> =
         records.iter().zip(&findings).map(|(record, finding)| ComparedRun { record, finding }).collect();
     survey(&runs, options).map_err(CliError::usage)
@@ -39,7 +45,7 @@ pub fn of_several(store: &Store) -> Result<Option<Survey>, CliError> {
     if hosts.len() < MACHINES_MIN {
         return Ok(None);
     }
-    let survey = of_records(store, &records(store, &runs)?, &SurveyOptions::default())?;
+    let survey = of_records(store, &records(store, &runs)?, &SurveyOptions::default(), false)?;
     Ok(Some(survey).filter(|survey| !survey.classes.is_empty()))
 }
 

@@ -96,6 +96,9 @@ pub struct FleetCompareArgs {
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Leave out suspect trials
+    #[arg(long)]
+    pub strict: bool,
     /// Maximum false-alarm rate, in percent of surveys
     #[arg(long, value_name = "PERCENT", default_value_t = model::analysis::survey::FALSE_ALARMS_PERCENT)]
     pub false_alarms: f64,

@@ -20,7 +20,7 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         all_metrics: args.all_metrics,
         false_alarms_percent: args.false_alarms,
     };
-    let survey = survey::of(&store, &args.runs, &options)?;
+    let survey = survey::of(&store, &args.runs, &options, args.strict)?;
     if survey.classes.is_empty() {
         return Err(CliError::usage("no test was measured on several machines")
             .hint("only runs of nearfar run and nearfar fleet run are compared"));

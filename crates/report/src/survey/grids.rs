@@ -1,9 +1,9 @@
 //! The tables of a survey: machines, tests by machine, facts, and the points of a change.
 
-use model::analysis::survey::{Association, LevelChange, MachineClass, MachineScore, OutlierSide, Test};
+use model::analysis::survey::{Association, LevelChange, MachineClass, MachineScore, OutlierSide, SuspectCount, Test};
 use model::values::workload::Better;
 
-use super::text::interval;
+use super::text::{interval, suspect};
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{date, signed_percent, significant};
 use crate::style::{HARD_SPACE, Tone, clean};
@@ -14,8 +14,8 @@ pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
     let shown: Vec<&Test> = if overall.is_empty() { class.tests.iter().take(1).collect() } else { overall };
     let mut titles = vec!["machine", "runs", "last run"];
     titles.extend(shown.iter().map(|test| test.test.as_str()));
-    titles.push("outlier");
-    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(CellKind::Word, &["last run", "outlier"]);
+    titles.extend(["outlier", "suspect"]);
+    let mut grid = Grid::new(&titles).numbers(&["runs"]).holding(CellKind::Word, &["last run", "outlier", "suspect"]);
     for machine in &class.machines {
         let mut cells = vec![
             GridCell::plain(&machine.name),
@@ -26,7 +26,7 @@ pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
             shown.iter().map(|test| against(test.values.iter().find(|value| value.machine == machine.name), test)),
         );
         let (word, tone) = worth(machine.stands_out);
-        cells.push(GridCell::new(word, tone));
+        cells.extend([GridCell::new(word, tone), suspect_cell(machine.counts)]);
         grid.rows.push(cells);
     }
     grid
@@ -34,10 +34,11 @@ pub(crate) fn machines_grid(class: &MachineClass) -> Grid {
 
 /// One row per machine and test.
 pub(crate) fn tests_grid(class: &MachineClass) -> Grid {
-    let titles = ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "outlier"];
+    let titles =
+        ["test", "metric", "machine", "median", "unit", "against the others", "95 % interval", "outlier", "suspect"];
     let mut grid = Grid::new(&titles)
         .numbers(&["median", "against the others"])
-        .holding(CellKind::Word, &["95 % interval", "outlier"]);
+        .holding(CellKind::Word, &["95 % interval", "outlier", "suspect"]);
     for test in &class.tests {
         for value in &test.values {
             let (word, tone) = worth(value.stands_out);
@@ -53,6 +54,7 @@ pub(crate) fn tests_grid(class: &MachineClass) -> Grid {
                 GridCell::new(&signed_percent(value.change_percent), tone).of(value.change_percent, None),
                 GridCell::muted(&interval(value.ci_low, value.ci_high, value.change_percent)),
                 GridCell::new(word, tone),
+                suspect_cell(value.counts),
             ]);
         }
     }
@@ -77,13 +79,15 @@ pub(crate) fn facts_grid(facts: &[Association], sides: [&str; 2]) -> Grid {
 }
 
 pub(crate) fn points_grid(change: &LevelChange) -> Grid {
-    let titles = ["run", "began", "against its median"];
-    let mut grid = Grid::new(&titles).holding(CellKind::Word, &titles[..2]).numbers(&titles[2..]);
+    let titles = ["run", "began", "against its median", "suspect"];
+    let mut grid =
+        Grid::new(&titles).holding(CellKind::Word, &["run", "began", "suspect"]).numbers(&["against its median"]);
     for point in &change.points {
         grid.rows.push(vec![
             GridCell::plain(&point.run),
             GridCell::plain(&date(point.unix_ms)),
             GridCell::plain(&signed_percent(point.change_percent)).of(point.change_percent, None),
+            suspect_cell(point.counts),
         ]);
     }
     grid
@@ -100,6 +104,11 @@ fn against(value: Option<&MachineScore>, test: &Test) -> GridCell {
     };
     GridCell::trusted(&held(&format!("{}{ends}", signed_percent(value.change_percent))), tone)
         .of(value.change_percent, None)
+}
+
+/// Share of the trials that are suspect; emphasised if most are.
+fn suspect_cell(counts: SuspectCount) -> GridCell {
+    GridCell::new(&suspect(counts), if counts.is_most() { Tone::Bad } else { Tone::Warning })
 }
 
 fn worth(worth: Option<OutlierSide>) -> (&'static str, Tone) {

@@ -1,13 +1,15 @@
 //! A survey in sentences. They state associations, never causes.
 
 use model::analysis::survey::{
-    Association, LevelChange, MachineClass, MachineScore, OutlierSide, RUNS_MIN, Survey, Test,
+    Association, LevelChange, MachineClass, MachineScore, OutlierSide, RUNS_MIN, Survey, SuspectCount, Test,
 };
 
 use crate::claim_text::{ClaimText, claim, percents};
 use crate::number::{date, percent_interval};
 use crate::style::clean;
 
+/// Maximum number of machines in the sentence about suspect trials.
+const MACHINES_MAX: usize = 8;
 /// Maximum number of facts in a sentence about a change; the table has the others.
 const FACTS_MAX: usize = 3;
 
@@ -45,7 +47,34 @@ pub(crate) fn standings(class: &MachineClass) -> Vec<ClaimText> {
         let text = format!("no outliers among these {} machines", class.machines.len());
         claims.push(ClaimText { text, better: None });
     }
+    claims.extend(suspect_note(class));
     claims
+}
+
+/// The machines with suspect trials; `None` without any.
+fn suspect_note(class: &MachineClass) -> Option<ClaimText> {
+    let with_suspect = class.machines.iter().filter(|machine| machine.counts.suspect > 0);
+    let machines: Vec<String> =
+        with_suspect.map(|machine| format!("{} {}", clean(&machine.name), of_trials(machine.counts))).collect();
+    let listed = match machines.get(MACHINES_MAX..) {
+        Some([]) | None => machines.join(", "),
+        Some(more) => format!("{} and {} more machines", machines[..MACHINES_MAX].join(", "), more.len()),
+    };
+    let text = format!(
+        "suspect trials, which were disturbed and may differ for this reason: {listed}; --strict leaves them out"
+    );
+    (!machines.is_empty()).then_some(ClaimText { text, better: None })
+}
+
+/// `7 of 9`.
+fn of_trials(counts: SuspectCount) -> String {
+    format!("{} of {}", counts.suspect, counts.trials)
+}
+
+/// A remark on a value that rests mostly on suspect trials; otherwise the empty text.
+fn suspect_remark(counts: Option<SuspectCount>) -> String {
+    let most = counts.filter(|counts| counts.is_most());
+    most.map_or(String::new(), |counts| format!("; {} trials suspect", of_trials(counts)))
 }
 
 fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText> {
@@ -60,7 +89,7 @@ fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText>
         _ => "",
     };
     Some(ClaimText {
-        text: format!("{claim} for {}{how}{again}", clean(&test.test)),
+        text: format!("{claim} for {}{how}{again}{}", clean(&test.test), suspect_remark(Some(value.counts))),
         better: Some(worth == OutlierSide::Better),
     })
 }
@@ -84,7 +113,8 @@ fn change(change: &LevelChange) -> ClaimText {
     let name = change.machine.as_ref().map_or("the whole class".to_string(), |name| clean(name));
     let claim = claim(&change.metric, &change.unit, change.better, &name, "before", change.change_percent);
     let how = ends(change.ci_low, change.ci_high, change.change_percent);
-    let mut text = format!("{claim} for {}{how}, since {}", clean(&change.test), when(change));
+    let suspect = suspect_remark(change.suspect_side());
+    let mut text = format!("{claim} for {}{how}, since {}{suspect}", clean(&change.test), when(change));
     let facts: Vec<String> = change.facts.iter().take(FACTS_MAX).map(with).collect();
     if !facts.is_empty() {
         text += &format!("; changed with it: {}", facts.join(", "));
@@ -107,6 +137,11 @@ fn with(fact: &Association) -> String {
 
 fn ends(low: Option<f64>, high: Option<f64>, change: f64) -> String {
     low.zip(high).map_or(String::new(), |(low, high)| format!(", {}", percents(low, high, change)))
+}
+
+/// `7 of 9`, or the empty text without suspect trials. For tables.
+pub(super) fn suspect(counts: SuspectCount) -> String {
+    if counts.suspect > 0 { of_trials(counts) } else { String::new() }
 }
 
 /// The ends of an interval with a percent sign, for tables.

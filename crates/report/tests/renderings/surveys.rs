@@ -1,7 +1,8 @@
 //! Surveys of many machines as text and HTML, including escaping.
 
 use model::analysis::survey::{
-    Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey, Test,
+    Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey,
+    SuspectCount, Test,
 };
 use model::values::stamp::Stamp;
 use model::values::workload::Better;
@@ -12,6 +13,11 @@ const DAY_MS: u64 = 24 * 3600 * 1000;
 
 fn moment(day: u64) -> RunTime {
     RunTime { run: format!("run{day}"), unix_ms: 1_772_323_500_000 + day * DAY_MS }
+}
+
+/// Nine trials, of which seven may be suspect.
+fn counts(are_suspect: bool) -> SuspectCount {
+    SuspectCount { suspect: if are_suspect { 7 } else { 0 }, trials: 9 }
 }
 
 fn parting(value: &str) -> Association {
@@ -37,6 +43,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         ci_high: Some(change(at) + 0.6),
         p_value: Some(0.5),
         stands_out: (at == 1).then_some(OutlierSide::Worse),
+        counts: counts(at == 1),
     };
     let machine = |at: usize| Machine {
         name: name(at),
@@ -44,6 +51,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         first_unix_ms: moment(0).unix_ms,
         last_unix_ms: moment(7).unix_ms,
         stands_out: standing(at).stands_out,
+        counts: standing(at).counts,
     };
     let test = Test {
         test: "queens".into(),
@@ -56,7 +64,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
     };
     let point = |day: u64| {
         let RunTime { run, unix_ms } = moment(day);
-        SeriesPoint { run, unix_ms, change_percent: if day < 5 { 0.1 } else { 6.3 } }
+        SeriesPoint { run, unix_ms, change_percent: if day < 5 { 0.1 } else { 6.3 }, counts: counts(day > 5) }
     };
     let change = LevelChange {
         machine: Some(name(2)),
@@ -98,9 +106,10 @@ fn text_states_outliers_changes_times_and_facts() {
     let text = report::survey::text(&survey, &TextStyle { width: 400, ascii: true, colour: false });
     for words in [
         "node-8: 8 machines\n",
-        "node-1 takes 11.5 % more time than the others for queens, 95 % interval 11.0 to 12.1 %; measured once only",
+        "node-1 takes 11.5 % more time than the others for queens, 95 % interval 11.0 to 12.1 %; measured once only, so measure it again; 7 of 9 trials suspect\n",
+        "may differ for this reason: node-1 7 of 9; --strict leaves them out\n",
         "node-2 takes 6.2 % more time than before for queens, 95 % interval 5.0 to 7.4 %, since run run5 of 2026-03-06 00:05 UTC",
-        "or another between 2026-03-04 00:05 UTC and 2026-03-06 00:05 UTC (95 %); changed with it: cpu.microcode node-9\n",
+        "or another between 2026-03-04 00:05 UTC and 2026-03-06 00:05 UTC (95 %); 14 of 27 trials suspect; changed with it: cpu.microcode node-9\n",
         "At most 5 of a hundred surveys",
     ] {
         assert!(text.contains(words), "{words}: {text}");

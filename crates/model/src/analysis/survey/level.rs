@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::change_points::{LevelShift, RUNS_MIN, VALUES_MAX, steps};
 use super::rows::{Class, RunValue, TestSeries};
-use super::{LevelChange, OutlierSide, RunTime, SeriesPoint, facts};
+use super::{LevelChange, OutlierSide, RunTime, SeriesPoint, SuspectCount, facts};
 use crate::analysis::compare::ComparedRun;
 use crate::stats::statistics::{CONFIDENCE, median, welch_interval};
 use crate::values::plan::stream;
@@ -144,9 +144,13 @@ impl Search<'_> {
         };
         let (facts_before, facts_after) = (facts_of(step.begin..step.at), facts_of(step.at..step.end));
         let middle = median(values).unwrap_or(0.0);
+        let counts = |at: usize| -> SuspectCount {
+            let own = self.row.seen.iter().filter(|seen| of[at].contains(&seen.run));
+            own.map(|seen| seen.counts).sum()
+        };
         let point = |(at, value): (usize, &f64)| {
             let RunTime { run, unix_ms } = moment(at);
-            SeriesPoint { run, unix_ms, change_percent: self.row.percent(value - middle) }
+            SeriesPoint { run, unix_ms, change_percent: self.row.percent(value - middle), counts: counts(at) }
         };
         LevelChange {
             machine: machine.map(|machine| class.machines[machine].name.clone()),
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn rounds_have_each_machine_at_most_once() {
-        let seen = |machine| RunValue { machine, run: 0, value: 0.0, error: None };
+        let seen = |machine| RunValue { machine, run: 0, value: 0.0, error: None, counts: SuspectCount::default() };
         let of = |machines: &[usize]| rounds(&machines.iter().map(|machine| seen(*machine)).collect::<Vec<_>>());
         assert_eq!(of(&[0, 1, 2, 1, 0, 2, 2]), [0, 0, 0, 1, 1, 1, 2]);
         assert!(of(&[]).is_empty());

@@ -86,6 +86,34 @@ pub struct Machine {
     pub last_unix_ms: u64,
     /// Side on which the machine is an outlier in any test; worse takes precedence over better.
     pub stands_out: Option<OutlierSide>,
+    /// Trials of the main metrics of all runs.
+    #[serde(flatten)]
+    pub counts: SuspectCount,
+}
+
+/// Number of counted trials behind a value, and how many of them were disturbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspectCount {
+    #[serde(default)]
+    pub suspect: u32,
+    #[serde(default)]
+    pub trials: u32,
+}
+
+impl SuspectCount {
+    /// Whether the value rests mostly on suspect trials.
+    pub fn is_most(self) -> bool {
+        2 * self.suspect > self.trials
+    }
+}
+
+impl std::iter::Sum for SuspectCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, one| Self {
+            suspect: sum.suspect + one.suspect,
+            trials: sum.trials + one.trials,
+        })
+    }
 }
 
 /// Direction of an outlier.
@@ -130,6 +158,8 @@ pub struct MachineScore {
     pub p_value: Option<f64>,
     /// Direction in which the machine is an outlier at the false-alarm rate of the survey; `None` if it is not.
     pub stands_out: Option<OutlierSide>,
+    #[serde(flatten)]
+    pub counts: SuspectCount,
 }
 
 /// A fact that is associated with a group. It does not imply a cause.
@@ -193,6 +223,18 @@ pub struct SeriesPoint {
     pub unix_ms: u64,
     /// Change from the median of the series, 100 x (ratio - 1).
     pub change_percent: f64,
+    #[serde(flatten)]
+    pub counts: SuspectCount,
+}
+
+impl LevelChange {
+    /// Counts of the runs on the side of the change that rests mostly on suspect trials; `None` if neither does.
+    pub fn suspect_side(&self) -> Option<SuspectCount> {
+        let change = self.points.iter().position(|point| point.run == self.after.run)?;
+        let (before, after) = self.points.split_at(change);
+        let counts = [after, before].map(|side| side.iter().map(|point| point.counts).sum::<SuspectCount>());
+        counts.into_iter().find(|side| side.is_most())
+    }
 }
 
 /// Surveys runs, which must be sorted from oldest to newest: for equal start times, their order is used.

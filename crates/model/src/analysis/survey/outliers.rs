@@ -8,7 +8,7 @@
 //! rate.
 
 use super::rows::{Class, RunValue, TestSeries};
-use super::{MachineScore, OutlierSide, Test};
+use super::{MachineScore, OutlierSide, SuspectCount, Test};
 use crate::stats::statistics::{
     CONFIDENCE, Interval, Mean, mean_interval, median, median_interval, qn_scale, t_probability,
 };
@@ -83,6 +83,7 @@ struct MachineLevel {
     value: f64,
     /// Standard error and degrees of freedom of the value; `None` if the noise is unknown.
     error: Option<Mean>,
+    counts: SuspectCount,
 }
 
 fn test(class: &Class, row: &TestSeries) -> Test {
@@ -111,6 +112,7 @@ fn test(class: &Class, row: &TestSeries) -> Test {
                 2.0 * t_probability(-(level.value - center).abs() / usual, freedom)
             }),
             stands_out: None,
+            counts: level.counts,
         }
     };
     Test {
@@ -140,7 +142,8 @@ fn levels(row: &TestSeries) -> Vec<MachineLevel> {
                 squares.map(|squares| Mean { value, variance: squares / (count * count), freedom: MANY })
             }
         };
-        Some(MachineLevel { machine: *machine, value, error })
+        let counts = seen.iter().map(|seen| seen.counts).sum();
+        Some(MachineLevel { machine: *machine, value, error, counts })
     };
     machines.iter().filter_map(level).collect()
 }

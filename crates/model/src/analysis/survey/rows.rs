@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Machine, OutlierSide, SurveyOptions};
+use super::{Machine, OutlierSide, SurveyOptions, SuspectCount};
 use crate::analysis::compare::{ComparedRun, check_not_mixed_with_simulated, host};
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::values::machine_class::machine_class;
@@ -49,6 +49,7 @@ pub(super) struct RunValue {
     pub(super) value: f64,
     /// Standard error estimated from the trials; `None` with too few of them.
     pub(super) error: Option<f64>,
+    pub(super) counts: SuspectCount,
 }
 
 impl Runs {
@@ -58,12 +59,14 @@ impl Runs {
 
     pub(super) fn seen(&self, runs: &[ComparedRun<'_>], stands_out: Option<OutlierSide>) -> Machine {
         let began = |at: usize| runs[at].record.started_unix_ms;
+        let cells = self.runs.iter().flat_map(|at| &runs[*at].finding.cells);
         Machine {
             name: self.name.clone(),
             runs: self.runs.len(),
             first_unix_ms: began(self.runs[0]),
             last_unix_ms: began(self.last()),
             stands_out,
+            counts: cells.filter_map(|cell| cell.metrics.first()).map(counts).sum(),
         }
     }
 }
@@ -192,7 +195,7 @@ fn rows(runs: &[ComparedRun<'_>], machines: &[Runs], options: &SurveyOptions) ->
                 if index == found.len() {
                     found.push((cell, TestSeries::of(metric, i == 0)));
                 }
-                found[index].1.seen.push(RunValue { machine, run, value, error });
+                found[index].1.seen.push(RunValue { machine, run, value, error, counts: counts(metric) });
             }
         }
     }
@@ -231,7 +234,8 @@ fn over_all(name: &str, of_runs: &ValuesByRun<'_>, runs: &[ComparedRun<'_>]) -> 
         let value = own.iter().map(|seen| seen.value).sum::<f64>() / count as f64;
         let squares: Option<f64> = own.iter().map(|seen| Some(seen.error?.powi(2))).sum();
         let error = squares.map(|squares| squares.sqrt() / count as f64);
-        (own.len() == count).then(|| RunValue { machine: own[0].machine, run: *run, value, error })
+        let counts = own.iter().map(|seen| seen.counts).sum();
+        (own.len() == count).then(|| RunValue { machine: own[0].machine, run: *run, value, error, counts })
     };
     let mut seen: Vec<RunValue> = if count > 1 { of_runs.iter().filter_map(mean).collect() } else { Vec::new() };
     seen.sort_by_key(|seen| (runs[seen.run].record.started_unix_ms, seen.run));
@@ -243,6 +247,11 @@ fn over_all(name: &str, of_runs: &ValuesByRun<'_>, runs: &[ComparedRun<'_>]) -> 
         main: true,
         seen,
     })
+}
+
+fn counts(metric: &MetricFinding) -> SuspectCount {
+    let suspect = metric.suspect.iter().filter(|is_suspect| **is_suspect).count();
+    SuspectCount { suspect: suspect as u32, trials: metric.samples.len() as u32 }
 }
 
 /// Returns the logarithm of a metric and its error; `None` unless it is positive.
