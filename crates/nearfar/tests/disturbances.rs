@@ -82,3 +82,33 @@ fn undisturbed_trial_is_valid() {
         trial["verdict"] == "suspect" && ["other programs", "hypervisor"].iter().any(|by| reasons(&trial).contains(by));
     assert!(trial["verdict"] == "valid" || busy, "{trial}");
 }
+
+/// `scripts/plant` at its smallest. On a busy machine all trials are suspect, so the reasons are checked.
+#[test]
+fn planted_stops_and_moves_are_called() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/plant");
+    let mut command = Command::new("python3");
+    command.args([
+        script,
+        "--trials",
+        "4",
+        "--reasons",
+        "--program",
+        env!("CARGO_BIN_EXE_nearfar"),
+        "stop-300",
+        "moved",
+    ]);
+    let Ok(planted) = command.output() else {
+        return println!("skipped: planted_stops_and_moves_are_called: python3 is not installed");
+    };
+    let table = String::from_utf8_lossy(&planted.stdout);
+    if table.starts_with("skipped: ") {
+        return println!("{table}");
+    }
+    let reasons = String::from_utf8_lossy(&planted.stderr);
+    assert!(planted.status.success(), "{table}{reasons}");
+    for (row, reason) in [("stop-300", "it was stopped for "), ("moved", "but was pinned to")] {
+        let disturbed: Vec<&str> = reasons.lines().filter(|line| line.starts_with(&format!("{row}: True "))).collect();
+        assert!(disturbed.len() >= 2 && disturbed.iter().all(|line| line.contains(reason)), "{row}: {reasons}");
+    }
+}
