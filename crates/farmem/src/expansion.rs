@@ -166,11 +166,12 @@ impl Expansion {
         self.dram
     }
 
-    /// DRAM used without page cache; page tables are included.
+    /// DRAM in use: anonymous and shared memory, mapped files, page tables and other kernel memory, but not files that
+    /// are only cached.
     pub fn own_memory(&self) -> Bytes {
         let usage = self.group.usage().unwrap_or_default();
-        let file = self.group.held().unwrap_or_default().file;
-        Bytes(usage.0.saturating_sub(file.0))
+        let cache = self.group.held().unwrap_or_default().unused_cache();
+        Bytes(usage.0.saturating_sub(cache.0))
     }
 
     /// The processes in the cgroup.

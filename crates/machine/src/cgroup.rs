@@ -76,9 +76,20 @@ pub struct GroupUsage {
     pub anonymous: Bytes,
     /// Mapped or cached files in DRAM, including shared memory.
     pub file: Bytes,
+    /// The part of `file` that is shared memory or a file in tmpfs, which a disk does not back.
+    pub shared: Bytes,
+    /// The part of `file` that processes have mapped.
+    pub mapped: Bytes,
     pub swap: Bytes,
     /// Page faults that waited for a disk, since the cgroup was created.
     pub major_faults: u64,
+}
+
+impl GroupUsage {
+    /// Cached files that no process has mapped; at most that, because shared memory may be mapped or not.
+    pub fn unused_cache(&self) -> Bytes {
+        Bytes(self.file.0.saturating_sub(self.shared.0.max(self.mapped.0)))
+    }
 }
 
 impl MemoryCgroup {
@@ -134,13 +145,22 @@ impl MemoryCgroup {
             Version::V1 => GroupUsage {
                 anonymous: value("total_rss"),
                 file: value("total_cache"),
+                shared: value("total_shmem"),
+                mapped: value("total_mapped_file"),
                 swap: value("total_swap"),
                 major_faults: value("total_pgmajfault").0,
             },
             Version::V2 => {
                 let swap = std::fs::read_to_string(self.dir.join("memory.swap.current")).unwrap_or_default();
                 let swap = Bytes(swap.trim().parse().unwrap_or(0));
-                GroupUsage { anonymous: value("anon"), file: value("file"), swap, major_faults: value("pgmajfault").0 }
+                GroupUsage {
+                    anonymous: value("anon"),
+                    file: value("file"),
+                    shared: value("shmem"),
+                    mapped: value("file_mapped"),
+                    swap,
+                    major_faults: value("pgmajfault").0,
+                }
             }
         })
     }
@@ -255,19 +275,28 @@ mod tests {
             ("one/memory.usage_in_bytes", "12288\n"),
             (
                 "one/memory.stat",
-                "cache 1\nrss 2\nswap 3\ntotal_cache 4096\ntotal_rss 8192\ntotal_swap 65536\ntotal_pgmajfault 5\n",
+                "cache 1\nrss 2\nswap 3\ntotal_cache 4096\ntotal_rss 8192\ntotal_shmem 2048\ntotal_mapped_file 1024\n\
+                 total_swap 65536\ntotal_pgmajfault 5\n",
             ),
             ("one/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
             ("one/cgroup.procs", "7\n9\n"),
             ("two/memory.current", "12288\n"),
-            ("two/memory.stat", "anon 8192\nfile 4096\nkernel 0\npgmajfault 5\n"),
+            ("two/memory.stat", "anon 8192\nfile 4096\nkernel 0\nshmem 2048\nfile_mapped 1024\npgmajfault 5\n"),
             ("two/memory.swap.current", "65536\n"),
             ("two/memory.events", "low 0\noom 3\noom_kill 2\n"),
             ("two/cgroup.procs", "7\n9\n"),
         ]);
         for (version, name) in [(Version::V1, "one"), (Version::V2, "two")] {
             let group = MemoryCgroup::open(version, &dir.path().join(name)).unwrap();
-            let held = GroupUsage { anonymous: Bytes(8192), file: Bytes(4096), swap: Bytes(65536), major_faults: 5 };
+            let held = GroupUsage {
+                anonymous: Bytes(8192),
+                file: Bytes(4096),
+                shared: Bytes(2048),
+                mapped: Bytes(1024),
+                swap: Bytes(65536),
+                major_faults: 5,
+            };
+            assert_eq!(held.unused_cache(), Bytes(2048));
             assert_eq!((group.usage().unwrap(), group.held().unwrap()), (Bytes(12288), held), "{name}");
             assert_eq!((group.killed(), group.processes()), (2, vec![7, 9]), "{name}");
         }

@@ -83,6 +83,44 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
     assert!(text.contains("nearfar size -- CMD"), "{text}");
 }
 
+/// Program that touches 64 MiB of shared memory.
+fn shares(kind: &str) -> [String; 3] {
+    let map = match kind {
+        "anonymous" => "mmap.mmap(-1, S)".to_string(),
+        "memfd" => "f=os.memfd_create('m'); os.ftruncate(f, S); b=mmap.mmap(f, S)".to_string(),
+        "posix" => "f=os.open('/dev/shm/nearfar-size-%d'%os.getpid(), os.O_RDWR|os.O_CREAT); os.ftruncate(f, S)\n\
+                    b=mmap.mmap(f, S); os.unlink('/dev/shm/nearfar-size-%d'%os.getpid())"
+            .to_string(),
+        "system-v" => "c=ctypes.CDLL(None); c.shmat.restype=ctypes.c_void_p; i=c.shmget(0, S, 0o1600)\n\
+                       a=c.shmat(i, None, 0); c.shmctl(i, 0, None); b=(ctypes.c_char*S).from_address(a)"
+            .to_string(),
+        _ => unreachable!("{kind} is not in the list"),
+    };
+    let map = if map.contains("b=") { map } else { format!("b={map}") };
+    let touch = "for p in range(0, S, 4096): b[p]=b'1' if 'c_char' in str(type(b)) else 1";
+    ["python3".into(), "-c".into(), format!("import ctypes, mmap, os\nS=64<<20\n{map}\n{touch}")]
+}
+
+/// Shared memory belongs to the program like its own.
+#[test]
+fn shared_memory_is_part_of_the_needed_dram() {
+    let name = "shared_memory_is_part_of_the_needed_dram";
+    for kind in ["anonymous", "memfd", "posix", "system-v"] {
+        let setup = Setup::new();
+        let program = shares(kind);
+        let program: Vec<&str> = program.iter().map(String::as_str).collect();
+        let sized =
+            [&["size", "--dram", "100%", "--runs", "1", "-w", "0", "--format", "json", "--"][..], &program].concat();
+        let measured = setup.nearfar(&sized);
+        if !matches!(measured.status.code(), Some(0 | 3)) {
+            return println!("skipped: {name}: {}", utf8(&measured.stderr).trim());
+        }
+        let result: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+        let need = result["need"].as_u64().expect("a size");
+        assert!((64 << 20..160 << 20).contains(&need), "{kind}: {result:#}");
+    }
+}
+
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::stats::statistics::TRIALS_MIN;
 use crate::values::comparison::{Comparison, ComparisonRow};
 use crate::values::plan::{Cell, Plan, SizePlan};
 use crate::values::units::Bytes;
@@ -66,6 +67,11 @@ impl SizeAnswer {
         let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };
         match (enough, saves) {
             _ if self.points.is_empty() => format!("it uses {need}; no trial with a budget is valid"),
+            _ if self.points.iter().all(|point| point.ci_high.is_none()) => {
+                format!(
+                    "it uses {need}; too few runs to determine which budgets are sufficient: at least {TRIALS_MIN} are required"
+                )
+            }
             (Some(enough), Some(saves)) => format!(
                 "it uses {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
                  {saves}, {:.0} % of its memory",
@@ -207,6 +213,17 @@ mod tests {
             gate: None,
             command: Vec::new(),
         }
+    }
+
+    #[test]
+    fn single_runs_do_not_show_which_budgets_are_sufficient() {
+        let mut found = answer(Better::Lower, &[(4, true, 1.0, 0.5, 1.5)]);
+        assert!(!found.sentence().contains("too few runs"), "{}", found.sentence());
+        (found.points[0].ci_high, found.enough) = (None, None);
+        assert_eq!(
+            found.sentence(),
+            "it uses 4GiB; too few runs to determine which budgets are sufficient: at least 3 are required"
+        );
     }
 
     #[test]
