@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::child::Readiness;
+use model::values::units::Nanos;
 
 use crate::scratch::Scratch;
+
+/// Default time limit of a server until it is ready.
+pub const READY_TIMEOUT: Nanos = Nanos(30_000_000_000);
 
 /// All commands of one trial of a tool.
 #[derive(Clone, Debug)]
@@ -40,6 +44,10 @@ pub struct ServerLine {
     pub command: CommandLine,
     /// Condition for starting the measured command.
     pub ready: Readiness,
+    /// Time limit until it is ready.
+    pub ready_timeout: Nanos,
+    /// Time between SIGTERM and SIGKILL.
+    pub stop_timeout: Nanos,
 }
 
 impl CommandSpec {

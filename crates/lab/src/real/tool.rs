@@ -75,11 +75,16 @@ impl Tool<'_> {
         let placement = &self.trial.placement;
         let launch = SpawnSpec {
             cpus: placement.server_cpus.clone(),
-            time_limit: self.around_limit,
+            time_limit: server.ready_timeout.min(self.around_limit),
             entrance: self.entrance.clone(),
             ..bound(self.trial, &server.command)
         };
-        let server = ServerCommand { launch, ready: server.ready.clone(), measured: placement.cpus() };
+        let server = ServerCommand {
+            launch,
+            ready: server.ready.clone(),
+            stop_timeout: server.stop_timeout,
+            measured: placement.cpus(),
+        };
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];
             for _ in 0..self.recipe.warmup {

@@ -1,6 +1,7 @@
 //! A server for the measured command: started on its own CPUs, awaited until ready, monitored, and ended with its whole
 //! process group. The caller runs the command in the meantime.
 
+use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use model::hint::Hinted;
 use model::values::id_set::CpuSet;
+use model::values::placement::MemoryPolicy;
 use model::values::units::Nanos;
 use regex::bytes::Regex;
 use rustix::pipe::PipeFlags;
@@ -20,13 +22,15 @@ use super::wait::{self, WaitPolicy};
 use super::{Exit, LaunchError, ProcessResult, SpawnSpec, adopt_orphans, observe, remember_original_mask, seats_or};
 use crate::syscall::SyscallError;
 
-/// Grace period between SIGTERM and SIGKILL, in which databases write their state and remove their sockets.
-const GRACE: Duration = Duration::from_secs(5);
 /// Initial and maximum interval of the readiness poll (exponential back-off).
 const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 /// Timeout of a loopback connection: it is accepted or refused at once, unless the queue of an overloaded server is
 /// full.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
+/// Time for which a connection must stay open. A proxy without its server accepts connections and closes them at once.
+const OPEN_MIN: Duration = Duration::from_millis(20);
+/// Time limit of one readiness command.
+const CHECK_MAX: Nanos = Nanos(5_000_000_000);
 
 /// The second command of a trial, which runs during the measured one.
 #[derive(Clone, Debug)]
@@ -35,6 +39,8 @@ pub struct ServerCommand {
     pub launch: SpawnSpec,
     /// The condition after which the measured command may start.
     pub ready: Readiness,
+    /// Grace period between SIGTERM and SIGKILL, in which databases write their state and remove their sockets.
+    pub stop_timeout: Nanos,
     /// CPUs of the measured command; the thread that monitors the server stays off them. Empty if the kernel chooses.
     pub measured: CpuSet,
 }
@@ -44,13 +50,15 @@ pub struct ServerCommand {
 pub enum Readiness {
     /// The server has been started.
     Started,
-    /// A TCP connection to this port of the loopback address (IPv4 or IPv6) is accepted; the connection is closed at
-    /// once.
+    /// A TCP connection to this port of the loopback address (IPv4 or IPv6) is accepted and stays open; the probe then
+    /// closes it.
     Port(u16),
     /// This file exists. A file that existed before the start counts once it has been written or recreated.
     File(PathBuf),
     /// A complete line of its standard output or error matches.
     Line(Regex),
+    /// This command, repeated, ends with status 0.
+    Command(Vec<String>),
 }
 
 /// The reason why there was no server during the whole trial.
@@ -62,6 +70,12 @@ pub enum ServerError {
     /// Another process accepts connections on its port and would have been measured.
     #[error("server: another process already accepts connections on port {0}")]
     PortTaken(u16),
+    /// The readiness command succeeds without the server, so it would not show when this one is ready.
+    #[error("server: the readiness command '{0}' succeeds before the server is started")]
+    ReadyBeforeStart(String),
+    /// The readiness command cannot be run.
+    #[error("readiness command: {0}")]
+    Check(LaunchError),
     /// It was not ready within the time limit.
     #[error("server: not ready after {time_limit}: {missing}{stderr}")]
     NotReady {
@@ -86,7 +100,7 @@ pub enum ServerError {
 }
 
 /// Starts a server, waits until it is ready, calls `meanwhile`, and stops the server: its process group gets SIGTERM,
-/// and SIGKILL when the server has ended or after 5 s. The flag passed to `meanwhile` is set when the server has ended,
+/// and SIGKILL when the server has ended or after its `stop_timeout`. The flag passed to `meanwhile` is set when the server has ended,
 /// so that the command can be aborted. Returns the result of `meanwhile` and the evidence of the server.
 ///
 /// # Errors
@@ -96,7 +110,7 @@ pub fn with_server<T>(
     stop: &AtomicBool,
     meanwhile: impl FnOnce(&AtomicBool) -> T,
 ) -> Result<(T, ProcessResult), ServerError> {
-    let sign = ReadinessProbe::before_start(&server.ready)?;
+    let sign = ReadinessProbe::before_start(server, stop)?;
     let original = remember_original_mask();
     let (cpus, measured) = (seats_or(&server.launch.cpus, &original), seats_or(&server.measured, &original));
     adopt_orphans();
@@ -121,11 +135,12 @@ pub fn with_server<T>(
                 }
                 let lines = match &server.ready {
                     Readiness::Line(pattern) => Some(LineWatch::new(pattern.clone(), tell)),
-                    Readiness::Started | Readiness::Port(_) | Readiness::File(_) => None,
+                    Readiness::Started | Readiness::Port(_) | Readiness::File(_) | Readiness::Command(_) => None,
                 };
                 let output_max = server.launch.output_max;
                 let hang_up = Some(hang_up);
-                let orders = WaitPolicy { output_max, time_limit: None, stop: &[stop], hang_up, grace: GRACE, lines };
+                let grace = Duration::from_nanos(server.stop_timeout.0);
+                let orders = WaitPolicy { output_max, time_limit: None, stop: &[stop], hang_up, grace, lines };
                 let attended = wait::attend(started, orders);
                 ended.store(true, Ordering::Relaxed);
                 attended
@@ -174,7 +189,7 @@ enum ReadinessResult {
 
 /// A readiness condition and the state before the start.
 struct ReadinessProbe<'a> {
-    ready: &'a Readiness,
+    server: &'a ServerCommand,
     /// Identity of a file that existed before the start.
     stale: Option<FileState>,
 }
@@ -191,11 +206,16 @@ impl FileState {
 }
 
 impl<'a> ReadinessProbe<'a> {
-    fn before_start(ready: &'a Readiness) -> Result<Self, ServerError> {
-        match ready {
-            Readiness::Port(port) if answers(*port) => Err(ServerError::PortTaken(*port)),
-            Readiness::File(path) => Ok(Self { ready, stale: FileState::of(path) }),
-            Readiness::Started | Readiness::Port(_) | Readiness::Line(_) => Ok(Self { ready, stale: None }),
+    fn before_start(server: &'a ServerCommand, stop: &AtomicBool) -> Result<Self, ServerError> {
+        match &server.ready {
+            Readiness::Port(port) if connect(*port).is_some() => Err(ServerError::PortTaken(*port)),
+            Readiness::File(path) => Ok(Self { server, stale: FileState::of(path) }),
+            Readiness::Command(argv) if succeeds(server, argv, &[stop]).map_err(ServerError::Check)? => {
+                Err(ServerError::ReadyBeforeStart(argv.join(" ")))
+            }
+            Readiness::Started | Readiness::Port(_) | Readiness::Line(_) | Readiness::Command(_) => {
+                Ok(Self { server, stale: None })
+            }
         }
     }
 
@@ -214,7 +234,7 @@ impl<'a> ReadinessProbe<'a> {
                 Err(RecvTimeoutError::Disconnected) => return ReadinessResult::Ended,
                 Err(RecvTimeoutError::Timeout) if ended.load(Ordering::Relaxed) => return ReadinessResult::Ended,
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => return ReadinessResult::Stopped,
-                Err(RecvTimeoutError::Timeout) if self.is_seen() => return ReadinessResult::Ready,
+                Err(RecvTimeoutError::Timeout) if self.is_seen(&[stop, ended]) => return ReadinessResult::Ready,
                 Err(RecvTimeoutError::Timeout) if until.is_some_and(|until| Instant::now() >= until) => {
                     return ReadinessResult::TooLong;
                 }
@@ -223,19 +243,21 @@ impl<'a> ReadinessProbe<'a> {
         }
     }
 
-    /// Polls a port or a file; the other conditions are reported through the channel.
-    fn is_seen(&self) -> bool {
-        match self.ready {
-            Readiness::Port(port) => answers(*port),
+    /// Polls a port or a file, or runs the command; the other conditions are reported through the channel.
+    fn is_seen(&self, stop: &[&AtomicBool]) -> bool {
+        match &self.server.ready {
+            Readiness::Port(port) => connect(*port).is_some_and(|stream| stays_open(&stream)),
+            Readiness::Command(argv) => succeeds(self.server, argv, stop).unwrap_or(false),
             Readiness::File(path) => FileState::of(path).is_some_and(|state| self.stale != Some(state)),
             Readiness::Started | Readiness::Line(_) => false,
         }
     }
 
     fn missing(&self) -> String {
-        match self.ready {
+        match &self.server.ready {
             Readiness::Started => "it was not started".into(),
-            Readiness::Port(port) => format!("port {port} of 127.0.0.1 and ::1 accepts no connection"),
+            Readiness::Port(port) => format!("port {port} of 127.0.0.1 and ::1 accepts no connection that stays open"),
+            Readiness::Command(argv) => format!("the readiness command '{}' does not succeed", argv.join(" ")),
             Readiness::File(path) if self.stale.is_some() => {
                 format!("file '{}' existed before the start and has not changed since", path.display())
             }
@@ -247,20 +269,47 @@ impl<'a> ReadinessProbe<'a> {
     }
 }
 
-/// Returns true if a process accepts connections on this loopback port.
-fn answers(port: u16) -> bool {
+/// Returns a connection to a process that listens on this loopback port.
+fn connect(port: u16) -> Option<TcpStream> {
     let connects = |address: SocketAddr| {
-        let Ok(stream) = TcpStream::connect_timeout(&address, CONNECT_MAX) else { return false };
+        let stream = TcpStream::connect_timeout(&address, CONNECT_MAX).ok()?;
         // If no process listens, the kernel may assign this very port to our socket, which then connects to itself.
-        stream.local_addr().is_ok_and(|own| own != address)
+        stream.local_addr().is_ok_and(|own| own != address).then_some(stream)
     };
-    connects((Ipv4Addr::LOCALHOST, port).into()) || connects((Ipv6Addr::LOCALHOST, port).into())
+    connects((Ipv4Addr::LOCALHOST, port).into()).or_else(|| connects((Ipv6Addr::LOCALHOST, port).into()))
+}
+
+/// Whether the other side sends something or waits, instead of closing the connection.
+fn stays_open(mut stream: &TcpStream) -> bool {
+    if stream.set_read_timeout(Some(OPEN_MIN)).is_err() {
+        return false;
+    }
+    match stream.read(&mut [0]) {
+        Ok(bytes) => bytes > 0,
+        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    }
+}
+
+/// Runs a readiness command once, in the environment of the server but on any CPU.
+fn succeeds(server: &ServerCommand, argv: &[String], stop: &[&AtomicBool]) -> Result<bool, LaunchError> {
+    let check = SpawnSpec {
+        argv: argv.iter().map(Into::into).collect(),
+        cpus: CpuSet::new(),
+        memory: MemoryPolicy::Kernel,
+        time_limit: CHECK_MAX,
+        entrance: None,
+        ..server.launch.clone()
+    };
+    Ok(super::run(&check, stop)?.exit == Exit::Code(0))
 }
 
 impl Hinted for ServerError {
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Launch(error) => error.hint(),
+            Self::Launch(error) | Self::Check(error) => error.hint(),
+            Self::ReadyBeforeStart(_) => {
+                Some("stop the other server, or use a command that fails without this one".into())
+            }
             Self::PortTaken(_) => Some("stop the other process, or use another port".into()),
             Self::Ended { exit: Exit::Code(0), .. } => {
                 Some("run the server in the foreground; background processes are not tracked".into())

@@ -77,9 +77,15 @@ pub struct CommandArgs {
     /// Treat CMD as the server and measure this load instead
     #[arg(long, alias = "with", value_name = "CMD", conflicts_with = "server")]
     pub load: Option<String>,
-    /// Server readiness: port:N, file:PATH or line:REGEX [default: started]
+    /// Server readiness: port:N, file:PATH, line:REGEX or 'command:CMD' [default: started]
     #[arg(long, value_name = "CONDITION")]
     pub ready: Option<String>,
+    /// Time limit of the server until it is ready [default: 30s, or the budget if shorter]
+    #[arg(long, value_name = "DURATION")]
+    pub ready_timeout: Option<String>,
+    /// Time for the server to end before it is killed [default: 5s]
+    #[arg(long, value_name = "DURATION")]
+    pub stop_timeout: Option<String>,
     /// Run before each trial, untimed
     #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,

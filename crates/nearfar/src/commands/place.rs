@@ -132,6 +132,8 @@ fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
         ("argv", Some(argv)),
         ("server", server),
         ("ready", args.trial.ready.clone()),
+        ("ready-timeout", ready_timeout(args)?),
+        ("stop-timeout", args.trial.stop_timeout.clone()),
         ("prepare", args.trial.prepare.as_ref().map(|text| line("--prepare", text)).transpose()?),
         ("cleanup", args.trial.cleanup.as_ref().map(|text| line("--cleanup", text)).transpose()?),
         ("warmup", Some(args.trial.warmup.to_string())),
@@ -143,6 +145,16 @@ fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
         ("higher-is-better", flag(args.objective.higher_is_better)),
     ];
     Ok(parameters.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect())
+}
+
+/// Returns the time limit of the server until it is ready: it must not exceed the budget.
+fn ready_timeout(args: &PlaceArgs) -> Result<Option<String>, CliError> {
+    let has_server = args.trial.server.is_some() || args.trial.load.is_some();
+    if args.trial.ready_timeout.is_some() || !has_server {
+        return Ok(args.trial.ready_timeout.clone());
+    }
+    let budget = requests::duration("--budget", &args.stopping.budget)?;
+    Ok((budget < workloads::READY_TIMEOUT).then(|| args.stopping.budget.clone()))
 }
 
 /// Splits a command line into arguments as a shell does, without expansions.

@@ -16,7 +16,7 @@ use super::*;
 const PORT: &str = "TEST_PORT_OF_A_SERVER";
 
 fn server(launch: SpawnSpec, ready: Readiness) -> ServerCommand {
-    ServerCommand { launch, ready, measured: CpuSet::new() }
+    ServerCommand { launch, ready, stop_timeout: Nanos(5_000_000_000), measured: CpuSet::new() }
 }
 
 fn line(wanted: &str) -> Readiness {
@@ -57,7 +57,7 @@ fn listener(port: u16) -> SpawnSpec {
 fn listening_server() {
     if let Ok(port) = std::env::var(PORT) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.parse().unwrap())).unwrap();
-        listener.incoming().for_each(drop);
+        let _open: Vec<_> = listener.incoming().collect();
     }
 }
 
@@ -71,10 +71,10 @@ fn fifo(directory: &tempfile::TempDir) -> PathBuf {
 fn server_is_ready_when_its_port_accepts() {
     let port = free_port();
     let server = server(listener(port), Readiness::Port(port));
-    let (answered, finished) = with(&server, |_| answers(port)).unwrap();
+    let (answered, finished) = with(&server, |_| connect(port).is_some()).unwrap();
     assert!(answered);
     assert_eq!(finished.exit, Exit::Stopped);
-    assert!(!answers(port), "the server still runs");
+    assert!(!connect(port).is_some(), "the server still runs");
 }
 
 #[test]
@@ -121,6 +121,56 @@ fn file_makes_ready_unless_it_is_stale() {
 fn without_condition_a_started_server_is_ready() {
     let ((), finished) = with(&server(sh("exec sleep 1000"), Readiness::Started), |_| ()).unwrap();
     assert_eq!((finished.exit, finished.evidence.mask_at_start), (Exit::Stopped, Some(remember_original_mask())));
+}
+
+fn command(argv: &[&str]) -> Readiness {
+    Readiness::Command(argv.iter().map(|word| (*word).to_string()).collect())
+}
+
+#[test]
+fn server_is_ready_when_the_command_succeeds() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("state");
+    let check = command(&["grep", "-q", "up", file.to_str().unwrap()]);
+    let serves = sh(&format!("echo starting >{0}; sleep 0.2; echo up >{0}; exec sleep 1000", file.display()));
+    let (text, _) = with(&server(serves.clone(), check.clone()), |_| std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(text, "up\n");
+
+    let error = with(&server(serves, check.clone()), |_| ()).unwrap_err();
+    assert!(matches!(error, ServerError::ReadyBeforeStart(_)) && error.hint().is_some(), "{error}");
+    std::fs::write(&file, "down").unwrap();
+    let error = fails(&server(short(sh("exec sleep 1000")), check));
+    assert!(error.contains("the readiness command 'grep -q up ") && error.contains("does not succeed"), "{error}");
+    let error = fails(&server(sh("exec sleep 1000"), command(&["no-such-check"])));
+    assert_eq!(error, "readiness command: cannot run 'no-such-check': no such program");
+}
+
+#[test]
+fn port_that_closes_connections_at_once_is_not_ready() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closing = std::thread::spawn(move || drop(listener.accept().unwrap()));
+    assert!(!stays_open(&connect(port).unwrap()));
+    closing.join().unwrap();
+
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let stream = connect(listener.local_addr().unwrap().port()).unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    assert!(stays_open(&stream), "it waits for a request");
+    std::io::Write::write_all(&mut accepted, b"220 ready").unwrap();
+    assert!(stays_open(&stream), "it greets");
+}
+
+#[test]
+fn stop_timeout_is_the_time_before_sigkill() {
+    let stubborn = sh("trap '' TERM; echo ready; while :; do sleep 0.01; done");
+    let stopped_after = |stop_timeout| {
+        let server = ServerCommand { stop_timeout, ..server(stubborn.clone(), line("ready")) };
+        let mut stopping = Instant::now();
+        with(&server, |_| stopping = Instant::now()).unwrap();
+        stopping.elapsed()
+    };
+    assert!(stopped_after(Nanos(100_000_000)) < stopped_after(Nanos(1_500_000_000)));
 }
 
 #[test]

@@ -7,8 +7,8 @@
 //! is set: JSON delimits words without additional quoting rules. These placeholders are replaced in each word:
 //! `{threads}` by the placement's thread count, `{cpus}` by its CPUs in taskset's syntax (all CPUs of this process if
 //! the kernel schedules; the server's CPUs in the server's command), and `{node}` by its memory nodes in numactl's
-//! syntax (with the same rules). The trial's time limit applies separately to each command of a trial; for a server, it
-//! limits the time until it is ready.
+//! syntax (with the same rules). The trial's time limit applies separately to each command of a trial; a server has to be
+//! ready within it and within `ready-timeout`.
 
 mod number;
 mod template;
@@ -19,14 +19,19 @@ use machine::child::{Exit, ProcessResult, Readiness};
 use model::values::id_set::CpuSet;
 use model::values::trial::Sample;
 use model::values::units::Nanos;
-use model::values::workload::{Better, ParameterKind, Parameters, WorkloadSpec};
+use model::values::workload::{Better, ParameterKind, Parameters, Value, WorkloadSpec};
 
-use crate::command_spec::{CommandSpec, ServerLine};
+use crate::command_spec::{CommandSpec, READY_TIMEOUT, ServerLine};
 use crate::describe::{Metric, Parameter, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Upper limit for the number of warm-up runs. A larger number is a typo.
 const WARMUP_MAX: i64 = 1000;
+/// Text of the default of `ready-timeout`, and of `stop-timeout` with its value.
+const READY_TIMEOUT_TEXT: &str = "30s";
+const STOP_TIMEOUT: (&str, Nanos) = ("5s", Nanos(5_000_000_000));
+/// Upper limit for the time that a server takes to start or to end.
+const SERVER_TIME_MAX: Nanos = Nanos(24 * 3600 * 1_000_000_000);
 
 pub(crate) fn describe() -> WorkloadSpec {
     WorkloadSpec {
@@ -51,6 +56,13 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
     let text = |name, about| Parameter { name, about, kind: ParameterKind::Text, default: Some(""), smoke: None };
     let switch =
         |name, about| Parameter { name, about, kind: ParameterKind::Switch, default: Some("false"), smoke: None };
+    let time = |name, about, default| Parameter {
+        name,
+        about,
+        kind: ParameterKind::Time { min: Nanos(1_000_000), max: SERVER_TIME_MAX },
+        default: Some(default),
+        smoke: None,
+    };
     parameters([
         Parameter {
             name: "argv",
@@ -85,7 +97,13 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
         switch("ignore-failure", "whether any exit status is accepted; a signal still fails the trial"),
         switch("openmp", "whether OMP_NUM_THREADS is set to the threads of the placement"),
         text("server", "second command, as argv: started before the runs and stopped after them, on the CPUs for it"),
-        text("ready", "readiness check of the server: port:N, file:PATH or line:REGEX; empty for none"),
+        text(
+            "ready",
+            "readiness check of the server: port:N, file:PATH, line:REGEX or command:CMD, which must end with status 0; \
+             empty for none",
+        ),
+        time("ready-timeout", "time limit of the server until it is ready", READY_TIMEOUT_TEXT),
+        time("stop-timeout", "time for the server to end before it is killed", STOP_TIMEOUT.0),
     ])
 }
 
@@ -129,7 +147,12 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
     let ready = ready(&job.parameters).map_err(Failure::Failed)?;
     Ok(CommandSpec {
         prepare: line("prepare")?,
-        server: server.map(|command| ServerLine { command, ready }),
+        server: server.map(|command| ServerLine {
+            command,
+            ready,
+            ready_timeout: time_or(&job.parameters, "ready-timeout", READY_TIMEOUT),
+            stop_timeout: time_or(&job.parameters, "stop-timeout", STOP_TIMEOUT.1),
+        }),
         warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
         command,
         cleanup: line("cleanup")?,
@@ -159,6 +182,14 @@ pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<S
     Ok(measured.samples)
 }
 
+/// Returns a duration; the default for a plan of an earlier version, which does not have this parameter.
+fn time_or(parameters: &Parameters, name: &str, default: Nanos) -> Nanos {
+    match parameters.0.get(name) {
+        Some(Value::Integer(nanos)) => Nanos(nanos.unsigned_abs()),
+        _ => default,
+    }
+}
+
 fn argv(parameters: &Parameters) -> Result<(), String> {
     let named = template::words(parameters, "argv")?;
     named.map(drop).ok_or_else(|| "argv names no program; write it like [\"./app\", \"--fast\"]".into())
@@ -179,7 +210,11 @@ fn ready(parameters: &Parameters) -> Result<Readiness, String> {
         Some(("line", expression)) if !expression.is_empty() => {
             regex::bytes::Regex::new(expression).map(Readiness::Line).map_err(|error| wrong(&error))
         }
-        _ => Err(wrong(&"it is port:N, file:PATH or line:REGEX")),
+        Some(("command", line)) => match shlex::split(line) {
+            Some(words) if !words.is_empty() => Ok(Readiness::Command(words)),
+            _ => Err(wrong(&"the command is empty or has an unclosed quote")),
+        },
+        _ => Err(wrong(&"it is port:N, file:PATH, line:REGEX or command:CMD")),
     }
 }
 

@@ -69,8 +69,8 @@ fn invalid_parameters_return_errors_before_the_run() {
         ("ready", "port:80", "without a server"),
         ("ready", "port:0", "from 1 to 65535"),
         ("ready", "port:http", "from 1 to 65535"),
-        ("ready", "file:", "port:N, file:PATH or line:REGEX"),
-        ("ready", "8080", "port:N, file:PATH or line:REGEX"),
+        ("ready", "file:", "port:N, file:PATH, line:REGEX or command:CMD"),
+        ("ready", "8080", "port:N, file:PATH, line:REGEX or command:CMD"),
         ("ready", "line:(", "ready 'line:('"),
         ("metric-json", "jobs/0", "not a JSON pointer"),
         ("metric-json", "/a~2", "not a JSON pointer"),
@@ -124,6 +124,7 @@ fn placeholders_of_surrounding_commands_are_replaced() {
         ("cleanup", r#"["clean", "{node}"]"#),
         ("server", r#"["serve", "{cpus}", "{node}", "{threads}"]"#),
         ("ready", "port:8080"),
+        ("stop-timeout", "200ms"),
         ("warmup", "2"),
         ("openmp", "true"),
     ]);
@@ -140,6 +141,7 @@ fn placeholders_of_surrounding_commands_are_replaced() {
     let server = recipe.server.as_ref().unwrap();
     assert_eq!(server.command.argv, ["serve", "6-7", "1", "3"]);
     assert!(matches!(server.ready, Readiness::Port(8080)), "{:?}", server.ready);
+    assert_eq!((server.ready_timeout, server.stop_timeout), (READY_TIMEOUT, Nanos(200_000_000)));
     assert_eq!(recipe.warmup, 2);
     assert_eq!(recipe.programs(), ["prepare"], "it may make the others");
 }
@@ -172,6 +174,12 @@ fn server_has_exactly_one_readiness_check() {
     assert!(matches!(of("port:65535"), Ok(Readiness::Port(65535))));
     assert!(matches!(of("file:/run/a:b"), Ok(Readiness::File(path)) if path.as_os_str() == "/run/a:b"));
     assert!(matches!(of("line:port: \\d+"), Ok(Readiness::Line(line)) if line.as_str() == "port: \\d+"));
+    assert!(
+        matches!(of("command:pg_isready -h 'a b'"), Ok(Readiness::Command(words)) if words == ["pg_isready", "-h", "a b"])
+    );
+    for wrong in ["command:", "command:a 'b", "command", "port:0", "soon"] {
+        assert!(of(wrong).unwrap_err().starts_with(&format!("ready '{wrong}': ")), "{wrong}");
+    }
 }
 
 #[test]
