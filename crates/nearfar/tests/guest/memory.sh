@@ -30,7 +30,7 @@ node_1_free_kib() { sed -n 's/^Node 1 MemFree: *\([0-9]*\) kB/\1/p' /sys/devices
 holds() { # NAME: with every policy that prefers or requires node 1; long enough to be observed
     measured "$1-preferred" command --runs 1 --placement '-C 4 -p 1' -- meddle hold 24 3000
     measured "$1-local" command --runs 1 --placement '-C 4 -l' -- meddle hold 24 3000
-    measured "$1-bound" command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 100
+    measured "$1-bound" command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 3000
 }
 holds room
 # Most of the node becomes reserved huge pages, which need not be written.
