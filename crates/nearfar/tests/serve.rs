@@ -541,12 +541,24 @@ fn signals_end_the_server_promptly() {
 }
 
 #[test]
+fn server_waits_for_a_results_file() {
+    let fixture = Fixture::new();
+    let server = fixture.serve();
+    let page = server.get("/");
+    assert_eq!((page.status, page.field("Refresh")), (503, Some("2")), "{}", page.head);
+    assert!(page.body.contains("results.db does not exist yet"), "{}", page.body);
+    let json = server.get("/runs.json");
+    assert!(json.json()["error"].as_str().is_some_and(|error| error.ends_with("does not exist yet")), "{}", json.body);
+    assert!(!fixture.store().exists(), "the server does not create the results file");
+    fixture.run(1, None);
+    let page = server.get("/");
+    assert_eq!((page.status, page.field("Refresh")), (200, None), "{}", page.head);
+    assert!(page.body.contains("small"), "{}", page.body);
+}
+
+#[test]
 fn usage_errors_are_reported() {
     let fixture = Fixture::new();
-    let missing = nearfar(&fixture.store(), &["serve", "--port", "0"]);
-    assert_eq!(missing.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("results.db does not exist"), "{missing:?}");
-    assert!(!fixture.store().exists(), "the results file is not created");
     fixture.run(1, None);
     let server = fixture.serve();
     let port = server.port.to_string();

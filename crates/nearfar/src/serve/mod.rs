@@ -22,6 +22,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use address::Address;
+pub use pages::is_missing;
 
 use crate::error::CliError;
 use access::{AccessDecision, Guard};

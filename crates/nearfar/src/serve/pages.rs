@@ -2,6 +2,7 @@
 //! rendered at a time, because measurements may run on the same machine.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,9 @@ const COMPARED_MAX: usize = 20;
 const INTERVAL_FACTOR: u32 = 20;
 /// Lower bound of the interval of updates.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// Interval in seconds at which browsers ask for a results file that does not exist yet.
+const WAITING_INTERVAL_S: u32 = 2;
 
 pub enum PageReply {
     Reply(HttpResponse),
@@ -108,6 +112,9 @@ impl PageCache {
     }
 
     fn try_respond(&self, route: &Route, head: &RequestHead) -> Result<PageReply, PageError> {
+        if is_missing(&self.store) {
+            return Ok(PageReply::Reply(waiting_page(&self.store, route.is_json())));
+        }
         let store = Store::open_to_read(&self.store)?;
         Ok(PageReply::Reply(match route {
             Route::Events => return Ok(PageReply::Stream(Topic::File)),
@@ -170,6 +177,26 @@ impl PageCache {
         cache.pages.push_back((key.into(), state.into(), page.clone()));
         Ok(page)
     }
+}
+
+/// Whether the results file does not exist yet.
+pub fn is_missing(store: &Path) -> bool {
+    !store::is_server(store) && std::fs::metadata(store).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// A page that browsers load again until there is a results file.
+fn waiting_page(store: &Path, as_json: bool) -> HttpResponse {
+    let what = format!("{} does not exist yet", store::displayed(store).display());
+    let hint = "nearfar run quick measures this machine; this page shows the results";
+    let mut response = if as_json {
+        HttpResponse::json(HttpStatus::Unavailable, &json!({ "error": what, "hint": hint }))
+    } else {
+        HttpResponse::error_page(HttpStatus::Unavailable, &what, Some(hint))
+    };
+    for name in ["Refresh", "Retry-After"] {
+        response.header(name, WAITING_INTERVAL_S.to_string());
+    }
+    response
 }
 
 /// Returns an error as a page or as JSON, and prints internal errors on stderr unless `quiet`.
