@@ -234,6 +234,7 @@ fn undo_journal_lines_are_unchanged() {
     let failed = RestoreStatus::Failed { why: "w".into(), not_permitted: true };
     let outcomes = [
         (RestoreStatus::Restored, r#""outcome":"put-back""#),
+        (RestoreStatus::Planned, r#""outcome":"planned""#),
         (RestoreStatus::AlreadyRestored, r#""outcome":"was-back""#),
         (RestoreStatus::Restarted, r#""outcome":"restarted""#),
         (RestoreStatus::Ended, r#""outcome":"ended""#),

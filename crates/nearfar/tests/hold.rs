@@ -266,6 +266,11 @@ fn changes_of_a_killed_run_are_reported_and_restored() {
     assert_eq!(plain.status.code(), Some(0), "{}", stderr(&plain));
     let expected = "an interrupted run changed thp from madvise to never; restore it with nearfar restore";
     assert!(stderr(&plain).contains(expected), "{}", stderr(&plain));
+    let planned = setup.restore(&["--dry-run"]);
+    assert_eq!(planned.status.code(), Some(0), "{}", stderr(&planned));
+    let text = String::from_utf8_lossy(&planned.stdout);
+    assert!(text.contains("thp: ") && text.contains("would be restored to madvise (is never)"), "{text}");
+    assert_eq!(setup.values(&[THP, ASLR]), ["never", "0"], "a dry run changes nothing");
     let restored = setup.restore(&["--format", "json"]);
     assert_eq!(restored.status.code(), Some(0), "{}", stderr(&restored));
     let json: serde_json::Value = serde_json::from_slice(&restored.stdout).expect("restore prints JSON");

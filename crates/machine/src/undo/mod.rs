@@ -246,6 +246,27 @@ pub fn restore(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, Change
     Ok(restored)
 }
 
+/// Returns what [`restore`] would do, in its order, without changing anything.
+pub fn preview(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
+    let mut planned = preview_one(site, force)?;
+    for abandoned in site.abandoned() {
+        planned.extend(preview_one(&abandoned, force)?);
+    }
+    Ok(planned)
+}
+
+fn preview_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
+    let (changes, boot) = (read_journal(&Journal::in_dir(&site.state))?, boot_id(&site.root));
+    let planned = |change: &SettingChange| {
+        let outcome = match decide(site, &changes, change, boot.as_deref(), force) {
+            RestoreAction::Nothing(outcome) => outcome,
+            RestoreAction::Write => RestoreStatus::Planned,
+        };
+        Restored { change: change.clone(), outcome }
+    };
+    Ok(changes.iter().rev().map(planned).collect())
+}
+
 fn restore_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, ChangeError> {
     let journal = Journal::in_dir(&site.state);
     let changes = read_journal(&journal)?;
@@ -286,6 +307,28 @@ fn restore_changes(site: &SettingsRoot, journal: &Journal, changes: &[SettingCha
     restored
 }
 
+/// Decides how to restore one of `changes`.
+fn decide(
+    site: &SettingsRoot,
+    changes: &[SettingChange],
+    change: &SettingChange,
+    boot: Option<&str>,
+    force: bool,
+) -> RestoreAction {
+    let root = site.root.as_path();
+    let action = restore_action(change, &read(root, &change.target), boot, force);
+    let is_of_group = matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. });
+    match action {
+        // The swapped memory of programs that still run might not fit into the DRAM limit of their cgroup.
+        RestoreAction::Write if is_of_group && has_group(root, changes) => {
+            let why = "programs still use it; end them first".into();
+            RestoreAction::Nothing(RestoreStatus::Failed { why, not_permitted: false })
+        }
+        RestoreAction::Write if is_needed(site, changes, change) => RestoreAction::Nothing(RestoreStatus::StillNeeded),
+        action => action,
+    }
+}
+
 /// Restores one of `changes`.
 fn undo(
     site: &SettingsRoot,
@@ -295,16 +338,8 @@ fn undo(
     force: bool,
 ) -> Restored {
     let root = site.root.as_path();
-    let outcome = match restore_action(change, &read(root, &change.target), boot, force) {
+    let outcome = match decide(site, changes, change, boot, force) {
         RestoreAction::Nothing(outcome) => outcome,
-        // The swapped memory of programs that still run might not fit into the DRAM limit of their cgroup.
-        RestoreAction::Write
-            if matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. })
-                && has_group(root, changes) =>
-        {
-            RestoreStatus::Failed { why: "programs still use it; end them first".into(), not_permitted: false }
-        }
-        RestoreAction::Write if is_needed(site, changes, change) => RestoreStatus::StillNeeded,
         RestoreAction::Write => match target::write(root, &change.target, &change.old) {
             Err(error) => {
                 RestoreStatus::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) }

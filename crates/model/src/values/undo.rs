@@ -160,6 +160,8 @@ pub enum RestoreStatus {
     /// The old value was written and read back.
     #[serde(rename = "put-back")]
     Restored,
+    /// The old value would be written: nothing was changed.
+    Planned,
     /// The setting already had its old value: it was not written yet, or was restored by hand.
     #[serde(rename = "was-back")]
     AlreadyRestored,
@@ -292,6 +294,7 @@ impl fmt::Display for Restored {
         write!(f, "{setting}: {target} ")?;
         match &self.outcome {
             RestoreStatus::Restored => write!(f, "restored to {old} (was {new})"),
+            RestoreStatus::Planned => write!(f, "would be restored to {old} (is {new})"),
             RestoreStatus::AlreadyRestored => write!(f, "already has its old value {old}"),
             RestoreStatus::Restarted => write!(f, "was reset by a reboot (was {new})"),
             RestoreStatus::Ended => write!(f, "no longer exists"),

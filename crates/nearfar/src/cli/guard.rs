@@ -47,6 +47,9 @@ pub struct RestoreArgs {
     /// Keep the present values of settings that cannot be restored, and drop their records
     #[arg(long, conflicts_with = "force")]
     pub forget: bool,
+    /// Print what would be restored; change nothing
+    #[arg(long, conflicts_with = "forget")]
+    pub dry_run: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

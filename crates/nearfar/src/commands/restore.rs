@@ -14,13 +14,14 @@ use crate::output;
 pub fn run(args: &RestoreArgs) -> CommandResult {
     // The settings of a run in progress must not be restored.
     let _lock = lock_now()?;
-    workloads::remove_stale_trial_dirs();
     let site = site(args.settings_root.as_deref());
-    let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
-    match args.format {
-        TextOrJson::Json => output::print_json(&report::json::restored(&restored))?,
-        TextOrJson::Text => output::print(&report::table::restored(&restored))?,
+    if args.dry_run {
+        print(&undo::preview(&site, args.force).map_err(|error| failure(&error))?, args.format)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    workloads::remove_stale_trial_dirs();
+    let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
+    print(&restored, args.format)?;
     if args.forget {
         undo::forget(&site).map_err(|error| failure(&error))?;
         return Ok(ExitCode::SUCCESS);
@@ -28,6 +29,13 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     match restored.iter().find(|restored| !restored.is_settled()) {
         None => Ok(ExitCode::SUCCESS),
         Some(restored) => Err(not_restored(restored)),
+    }
+}
+
+fn print(restored: &[Restored], format: TextOrJson) -> Result<(), CliError> {
+    match format {
+        TextOrJson::Json => output::print_json(&report::json::restored(restored)),
+        TextOrJson::Text => output::print(&report::table::restored(restored)),
     }
 }
 
