@@ -1,6 +1,7 @@
 //! Output of data to stdout or to a file, with the width and colours of the terminal.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::fs::File;
+use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::path::Path;
 
 use files::NewFile;
@@ -66,14 +67,62 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     if path == Path::new("-") {
         return print(text);
     }
-    let write_error = |error: std::io::Error| CliError::failure(format!("cannot write {}: {error}", path.display()));
+    write_streamed(path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write(path, &error)))
+}
+
+/// Like [`write`], for data that may be larger than the memory. After an error, stdout has a part of it, and a file is
+/// unchanged.
+pub fn write_streamed(
+    path: &Path,
+    stream: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    if path == Path::new("-") {
+        let mut out = BufWriter::new(Stdout(std::io::stdout().lock()));
+        stream(&mut out)?;
+        return out.flush().map_err(|error| CliError::failure(format!("cannot write to stdout: {error}")));
+    }
+    let write_error = |error: std::io::Error| cannot_write(path, &error);
     // A symbolic link is kept: its target is written, unless another user has made the link.
     let target = files::followed(path).map_err(write_error)?;
     let present = std::fs::metadata(&target).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
-        let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;
-        return file.write_all(text.as_bytes()).map_err(write_error);
+        let file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;
+        return buffered(&file, path, stream);
     }
     let new = NewFile::create(&target).map_err(write_error)?;
-    new.file().write_all(text.as_bytes()).and_then(|()| new.replace()).map_err(write_error)
+    buffered(new.file(), path, stream)?;
+    new.replace().map_err(write_error)
+}
+
+fn buffered(
+    file: &File,
+    path: &Path,
+    stream: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut out = BufWriter::new(file);
+    stream(&mut out)?;
+    out.flush().map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failure(format!("cannot write {}: {error}", path.display()))
+}
+
+/// Ends the program successfully if the reader has closed the pipe, as `head` does.
+struct Stdout(StdoutLock<'static>);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes).inspect_err(end_at_closed_pipe)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush().inspect_err(end_at_closed_pipe)
+    }
+}
+
+fn end_at_closed_pipe(error: &std::io::Error) {
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use store::Store;
+use store::export::ExportError;
 
 use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::requests::existing_store;
 
-type Exporter =
-    fn(&Store, &model::values::record::RunId, &mut dyn std::io::Write) -> Result<(), store::export::ExportError>;
+type Exporter = fn(&Store, &model::values::record::RunId, &mut dyn std::io::Write) -> Result<(), ExportError>;
 
 /// Exports one run as text, or one or all runs as Parquet files to a directory or an object store.
 pub fn run(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
@@ -28,11 +28,20 @@ pub fn run(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     }
     let store = existing_store(common)?;
     let record = store.run(&args.run).map_err(CliError::usage)?;
-    let mut bytes = Vec::new();
-    exporter(&store, &record.id, &mut bytes).map_err(CliError::failure)?;
-    let text = String::from_utf8(bytes).map_err(CliError::failure)?;
-    output::write(args.output.as_deref().unwrap_or(Path::new("-")), &text)?;
+    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    output::write_streamed(path, |out| exporter(&store, &record.id, out).map_err(|error| export_error(path, error)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the file or stdout if the export cannot be written.
+fn export_error(path: &Path, error: ExportError) -> CliError {
+    match error {
+        ExportError::Write(error) if path == Path::new("-") => {
+            CliError::failure(format!("cannot write to stdout: {error}"))
+        }
+        ExportError::Write(error) => CliError::failure(format!("cannot write {}: {error}", path.display())),
+        error => CliError::failure(error),
+    }
 }
 
 #[cfg(not(feature = "parquet"))]
