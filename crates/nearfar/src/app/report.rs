@@ -1,9 +1,10 @@
 //! HTML reports of stored results, with the same bytes for `nearfar report` and `nearfar serve`.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
 use model::analysis::compare::{ComparedRun, compare_table, efficiencies, index_table, planned, planned_index};
-use model::analysis::finding::{RunFinding, summarise};
+use model::analysis::finding::{RunFinding, RunSummariser, TrialNames};
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
@@ -11,8 +12,9 @@ use model::import::unixbench::IndexTable;
 use model::placements::measured_map::{MeasuredMap, measured_map};
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, RunSummary, TrialRecord};
+use model::values::trial::Grade;
 use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
-use store::Store;
+use store::{Store, TrialColumns};
 
 use crate::app::results_file::readable_runs;
 use crate::app::survey;
@@ -64,7 +66,8 @@ fn page(
 /// A run with everything that a page shows.
 pub struct LoadedRun {
     pub record: RunRecord,
-    pub trials: Vec<TrialRecord>,
+    /// The trials that pages list: all trials of a search, and the invalid trials of other runs.
+    trials: Vec<TrialRecord>,
     finding: RunFinding,
     comparison: Option<Comparison>,
     index: Option<IndexTable>,
@@ -74,10 +77,18 @@ pub struct LoadedRun {
 }
 
 impl LoadedRun {
-    /// Reads the trials of a run and analyses them.
-    pub fn new(store: &Store, record: RunRecord) -> Result<Self, CliError> {
-        let trials = store.trials(&record.id).map_err(CliError::failure)?;
-        let finding = summarise(&record.plan, &trials);
+    /// Reads the trials of a run one by one, and analyses them. `names` is for the JSON, which names the trials.
+    pub fn new(store: &Store, record: RunRecord, names: TrialNames) -> Result<Self, CliError> {
+        let (mut summary, mut trials) = (RunSummariser::new(&record.plan, names), Vec::new());
+        let visit = |trial: TrialRecord| {
+            summary.add(&trial);
+            if record.plan.race.is_some() || trial.verdict.grade == Grade::Invalid {
+                trials.push(trial);
+            }
+            ControlFlow::Continue(())
+        };
+        store.each_trial(&record.id, TrialColumns::All, visit).map_err(CliError::failure)?;
+        let finding = summary.finish();
         let runs = [ComparedRun { record: &record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
@@ -118,7 +129,7 @@ impl LoadedRun {
 }
 
 fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliError> {
-    records.iter().map(|record| LoadedRun::new(store, record.clone())).collect()
+    records.iter().map(|record| LoadedRun::new(store, record.clone(), TrialNames::LeftOut)).collect()
 }
 
 fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use lab::history::History;
 use lab::progress::forecast;
+use model::analysis::finding::TrialNames;
 use model::hint::Hinted;
 use model::values::record::{RunId, RunSummary};
 use report::html::{CompareForm, ReportPage, RunLine, RunsPage, ServedHeader};
@@ -136,7 +137,7 @@ impl PageCache {
                 HttpResponse::page(self.page(&format!("run {id}"), &state, |_| run(&store, &id))?)
             }
             Route::RunJson(name) => {
-                let loaded = LoadedRun::new(&store, store.run(&id(&store, name)?.0)?)?;
+                let loaded = LoadedRun::new(&store, store.run(&id(&store, name)?.0)?, TrialNames::Kept)?;
                 HttpResponse::json(HttpStatus::Ok, &loaded.json())
             }
             Route::Report => {
@@ -272,10 +273,13 @@ fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<Cach
     if let Some((_, result)) = cache.results.get(&summary.id).filter(|(known, _)| *known == state) {
         return Ok(result.clone());
     }
-    let loaded = LoadedRun::new(store, store.run(&summary.id.0)?)?;
+    let loaded = LoadedRun::new(store, store.run(&summary.id.0)?, TrialNames::LeftOut)?;
     let unfinished = summary.ended.is_none();
     let answer = loaded.in_words().map(|answer| if unfinished { format!("so far: {answer}") } else { answer });
-    let expected = unfinished.then(|| forecast(&loaded.record.plan, &History::new(loaded.trials)).expected);
+    let expected = match unfinished {
+        true => Some(forecast(&loaded.record.plan, &History::new(store.trials(&summary.id)?)).expected),
+        false => None,
+    };
     let result = CachedResult { expected, answer };
     if cache.results.len() >= RESULTS_MAX {
         cache.results.clear();

@@ -27,8 +27,6 @@ pub(crate) struct Strip<'a> {
     pub(crate) cell: &'a CellFinding,
     pub(crate) metric: &'a MetricFinding,
     pub(crate) baseline: bool,
-    /// For each sample, whether its trial was disturbed.
-    pub(crate) suspect: Vec<bool>,
 }
 
 /// A figure, ready for its template.
@@ -195,7 +193,7 @@ fn marks(strip: &Strip, axis: &XScale, top: f64, points_max: usize) -> StripMark
         }
         let depth = if samples.len() < 2 { 0.5 } else { index as f64 / (samples.len() - 1) as f64 };
         let (x, y) = (pixels(axis.x(value)), pixels(top + 3.0 + STRIP_INSIDE * depth));
-        let kind = if strip.suspect.get(index) == Some(&true) {
+        let kind = if strip.metric.suspect.get(index) == Some(&true) {
             marks.crosses += &format!("M{x} {y}m-3-3l6 6m0-6l-6 6");
             'x'
         } else {

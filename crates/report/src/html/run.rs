@@ -1,7 +1,5 @@
 //! The section of one run.
 
-use std::collections::BTreeSet;
-
 use askama::Template;
 use model::analysis::curves::sweeps;
 use model::analysis::finding::{CellFinding, RunFinding, load_belongs_to};
@@ -10,7 +8,7 @@ use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
-use model::values::trial::{Grade, Role, TrialId};
+use model::values::trial::{Grade, Role};
 
 use super::figure::FigurePart;
 use super::load::{self, loads};
@@ -174,12 +172,6 @@ fn drawn_sweeps(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
 
 /// One figure per test of its main metric, and one of the CPU load if it belongs to the result.
 fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
-    let disturbed: BTreeSet<&TrialId> = section
-        .trials
-        .iter()
-        .filter(|trial| trial.verdict.grade == Grade::Suspect)
-        .map(|trial| &trial.trial.id)
-        .collect();
     let baseline =
         section.comparison.map_or(section.record.plan.baseline.as_deref(), |made| Some(made.baseline.as_str()));
     let tests = section.finding.cells.chunk_by(|a, b| a.test == b.test);
@@ -188,8 +180,7 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
             .iter()
             .filter_map(|cell| {
                 let metric = cell.metrics.first()?;
-                let suspect = metric.trials.iter().map(|trial| disturbed.contains(trial)).collect();
-                Some(Strip { cell, metric, baseline: baseline == Some(cell.placement.as_str()), suspect })
+                Some(Strip { cell, metric, baseline: baseline == Some(cell.placement.as_str()) })
             })
             .collect();
         figure_part(section.record, &cells[0].test, &strips, limits)
@@ -237,7 +228,7 @@ fn figure_part(record: &RunRecord, test: &str, strips: &[Strip], limits: &PageLi
 fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String {
     let mut text = clean(test);
     text += ". Trials of each placement in the order in which they ran, from top to bottom; the line is the median, the band its 95 % interval.";
-    if shown.iter().any(|strip| strip.suspect.contains(&true)) {
+    if shown.iter().any(|strip| strip.metric.suspect.contains(&true)) {
         text += " Crosses are disturbed trials.";
     }
     let largest = shown.iter().map(|strip| strip.metric.samples.len()).max().unwrap_or(0);
