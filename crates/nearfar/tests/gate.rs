@@ -75,6 +75,75 @@ fn real_slowdown_of_half_is_found_and_exported() {
     assert!(markdown.starts_with("**failed: echo value 150 is 50.0 % worse than echo value 100"), "{markdown}");
 }
 
+/// Measures the command in runs with these seeds, whose samples differ.
+fn measure_baseline(store: &Path, seeds: std::ops::Range<u32>) {
+    for seed in seeds {
+        let sim = format!("{MODEL}:{seed}");
+        let output = run(store, &["measure", "command", "--quiet", "--sim", &sim, "-r", "12", "--", "./app"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn candidate_is_compared_with_stored_runs() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    measure_baseline(&store, 1..2);
+    let sim = format!("{MODEL}:9");
+    let flags = ["--baseline", "latest", "--sim", &sim, "--budget", "10h", "--max-slower", "20%"];
+    let (json, status) = gate(&store, &flags, &["./app"]);
+    assert_eq!((json["verdict"].as_str(), status), (Some("undecided"), 3), "a single run of the baseline: {json:#}");
+    assert_eq!((&json["stored"]["trials"], &json["stored"]["candidate_trials"]), (&12.into(), &12.into()), "{json:#}");
+
+    measure_baseline(&store, 2..8);
+    let (json, status) = gate(&store, &flags, &["./app"]);
+    assert_eq!(json["stored"]["other_runs"], 6, "{json:#}");
+    assert_eq!((json["verdict"].as_str(), status), (Some("passed"), 0), "{json:#}");
+    let baseline = json["baseline"]["name"].as_str().expect("a name");
+    assert!(baseline.starts_with("run "), "{baseline}");
+
+    // The same from another results file, with two of its runs.
+    let [one, two] = [2, 5].map(|back| {
+        let runs = run(&store, &["show", "--runs", "--format", "json"]);
+        let runs: Value = serde_json::from_slice(&runs.stdout).expect("show prints JSON");
+        let runs: Vec<String> = (runs["runs"].as_array().expect("a list").iter())
+            .filter(|run| run["experiment"] != "gate")
+            .map(|run| run["id"].as_str().expect("an ID").to_string())
+            .collect();
+        runs[runs.len() - back].clone()
+    });
+    let file = store.to_str().expect("plain text");
+    let flags = [&["--baseline-ref", file, "--baseline", &one][..], &flags[..2], &flags[2..]].concat();
+    let flags: Vec<&str> = flags.iter().map(|flag| if *flag == "latest" { two.as_str() } else { flag }).collect();
+    let (json, status) = gate(&dir.path().join("other.db"), &flags, &["./app"]);
+    assert_eq!((json["verdict"].as_str(), status), (Some("passed"), 0), "{json:#}");
+    assert_eq!(json["stored"]["runs"], serde_json::json!([one, two]));
+    assert_eq!(json["stored"]["trials"], 24);
+}
+
+#[test]
+fn unsuitable_stored_baselines_are_usage_errors() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    measure_baseline(&store, 1..2);
+    let sim = format!("{MODEL}:9");
+    for (args, message) in [
+        (&["--baseline", "latest", "--sim", &sim, "--", "./app", ":::", "./app"][..], "expected one command, found 2"),
+        (&["--baseline", "latest", "--", "true"], "simulated and real results are never compared"),
+        (&["--baseline", "nothing", "--sim", &sim, "--", "./app"], "nothing"),
+        (
+            &["--baseline", "latest", "--placement", "one-core", "--sim", &sim, "--", "./app"],
+            "under placement one-core",
+        ),
+        (&["--baseline-ref", "/no/such/file", "--sim", &sim, "--", "./app"], "/no/such/file"),
+    ] {
+        let output = run(&store, &[&["gate"], args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+    }
+}
+
 #[test]
 fn invalid_gates_are_usage_errors() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -1,6 +1,6 @@
 //! The result of a gate as text, as Markdown for a pull request, and as `JUnit` XML for a CI server.
 
-use model::analysis::gate::{GateCommand, GateResult, GateVerdict};
+use model::analysis::gate::{GateCommand, GateResult, GateVerdict, StoredBaseline};
 use model::values::record::RunRecord;
 
 use crate::grid::{Grid, GridCell, markdown_text};
@@ -88,7 +88,10 @@ fn invalid(command: &GateCommand) -> f64 {
 /// `./new is 4.2 % slower than ./old (98 % interval 3.1 to 5.4 % slower)`.
 fn change(result: &GateResult) -> String {
     let (new, old) = (name(&result.candidate), name(&result.baseline));
-    let Some(slower) = result.slower_percent else { return format!("no pair of {new} and {old} was measured") };
+    let Some(slower) = result.slower_percent else {
+        let what = if result.stored.is_some() { "no interval for" } else { "no pair of" };
+        return format!("{what} {new} and {old}");
+    };
     let is_time = result.metric == "wall";
     let [worse, better] = if is_time { ["slower", "faster"] } else { ["worse", "better"] };
     let direction = if slower < 0.0 { better } else { worse };
@@ -104,12 +107,7 @@ fn change(result: &GateResult) -> String {
 
 /// Pairs, placement and error rate behind the verdict, and disturbed trials.
 fn sentences(result: &GateResult) -> Vec<String> {
-    let rate = percent_size(100.0 * result.error_rate);
-    let mut sentences = vec![format!(
-        "{} pairs in random order under placement {}; each verdict is false with a probability of at most {rate} %",
-        result.pairs,
-        clean(&result.placement)
-    )];
+    let mut sentences = basis(result);
     let commands = [&result.baseline, &result.candidate];
     let suspect: u32 = commands.iter().map(|command| command.verdicts.suspect).sum();
     let all: u32 = commands.iter().map(|command| command.verdicts.valid + command.verdicts.suspect).sum();
@@ -119,6 +117,35 @@ fn sentences(result: &GateResult) -> Vec<String> {
         sentences.push(format!("{suspect} of {all} trials were disturbed{reason}"));
     }
     sentences
+}
+
+/// The trials behind the verdict, and its error rate.
+fn basis(result: &GateResult) -> Vec<String> {
+    let (rate, placement) = (percent_size(100.0 * result.error_rate), clean(&result.placement));
+    let Some(stored) = &result.stored else {
+        return vec![format!(
+            "{} pairs in random order under placement {placement}; each verdict is false with a probability of at most \
+             {rate} %",
+            result.pairs
+        )];
+    };
+    let StoredBaseline { trials, candidate_trials, other_runs, .. } = stored;
+    let runs = if stored.runs.len() == 1 { "run" } else { "runs" };
+    let compared = format!(
+        "{candidate_trials} trials under placement {placement} against {trials} trials of {runs} {}",
+        clean(&stored.runs.join(", "))
+    );
+    let known = match result.slower_percent {
+        Some(_) => format!(
+            "not in turn, so the interval contains the differences between runs, which {other_runs} other runs show; each \
+             verdict is false with a probability of at most {rate} % if the machine has not changed"
+        ),
+        None => {
+            "how much runs differ on this machine is not known: repeat the baseline in at least two more runs".into()
+        }
+    };
+    let notes = stored.notes.iter().map(|note| clean(note));
+    [format!("{compared}; {known}")].into_iter().chain(notes).collect()
 }
 
 fn grid(result: &GateResult) -> Grid {
@@ -174,6 +201,7 @@ mod tests {
             baseline: command("./old", 0.5),
             candidate: command("./new \"a&b\"", 0.521),
             pairs: 42,
+            stored: None,
             slower_percent: Some(4.2),
             ci_low: Some(3.1),
             ci_high: Some(5.4),
@@ -213,6 +241,25 @@ mod tests {
             headline(&invalid),
             "no verdict: 3 of 4 trials of ./new \"a&b\" are invalid: it ended with exit status 7"
         );
+    }
+
+    #[test]
+    fn stored_baseline_has_sentences_with_runs_and_limits() {
+        let runs = vec!["a1".into(), "b2".into()];
+        let notes = vec!["kernel.release differs: 6.1 and 6.12".into()];
+        let stored = StoredBaseline { runs, trials: 24, candidate_trials: 12, other_runs: 5, notes };
+        let known = GateResult { pairs: 0, stored: Some(stored.clone()), ..result(GateVerdict::Failed) };
+        let sentences = basis(&known);
+        assert_eq!(
+            sentences[0],
+            "12 trials under placement one-core against 24 trials of runs a1, b2; not in turn, so the interval contains the \
+             differences between runs, which 5 other runs show; each verdict is false with a probability of at most 1.0 % \
+             if the machine has not changed"
+        );
+        assert_eq!(sentences[1], "kernel.release differs: 6.1 and 6.12");
+        let unknown = GateResult { slower_percent: None, verdict: GateVerdict::Undecided, ..known };
+        assert!(basis(&unknown)[0].ends_with("repeat the baseline in at least two more runs"), "{:?}", basis(&unknown));
+        assert!(headline(&unknown).contains("no interval for ./new"), "{}", headline(&unknown));
     }
 
     #[test]

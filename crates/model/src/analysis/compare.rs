@@ -33,6 +33,7 @@ use rows::{MeasuredRow, RowRequest};
 
 pub(crate) use columns::host;
 pub use fail_rule::{FailCheck, FailRule};
+pub use history::repeated_runs;
 
 /// One run with its findings.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 //! The verdict of a gate: whether a command is slower than a baseline by more than is allowed, from blocks that ran both
-//! in random order. Must not decide which block runs next.
+//! in random order, or from stored runs of the baseline. Must not decide which block runs next.
+
+mod stored;
 
 use serde::Serialize;
 
@@ -9,6 +11,8 @@ use crate::values::plan::{GatePlan, Plan};
 use crate::values::record::VerdictCounts;
 use crate::values::units::Nanos;
 use crate::values::workload::Better;
+
+pub use stored::{StoredBaseline, StoredSides};
 
 /// Maximum fraction of invalid trials: beyond it, the others are a selection and say little about the command.
 const INVALID_MAX: f64 = 0.1;
@@ -23,8 +27,11 @@ pub struct GateResult {
     pub placement: String,
     pub baseline: GateCommand,
     pub candidate: GateCommand,
-    /// Number of blocks in which both commands have a value.
+    /// Number of blocks in which both commands have a value, or 0 with a stored baseline.
     pub pairs: usize,
+    /// The runs with which the candidate is compared; `None` if the baseline ran in the same blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<StoredBaseline>,
     /// Slowdown of the candidate in percent of the baseline: more time, or less of a metric to maximise. The
     /// Hodges-Lehmann centre of the logarithms of the pairs' ratios; `None` without a pair.
     pub slower_percent: Option<f64>,
@@ -82,6 +89,7 @@ impl GateResult {
             baseline: GateCommand::new(baseline),
             candidate: GateCommand::new(candidate),
             pairs: logs.len(),
+            stored: None,
             slower_percent: centre.map(|centre| percent(centre.value)),
             ci_low: bounds.low.map(percent),
             ci_high: bounds.high.map(percent),

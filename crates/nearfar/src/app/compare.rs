@@ -230,7 +230,7 @@ pub fn findings(store: &Store, records: &[RunRecord]) -> Result<Vec<RunFinding>,
 
 /// Returns those of all comparable runs that are not compared themselves, but were measured on the machine and with the
 /// settings of a compared run: the newest ones, sorted from newest to oldest.
-fn history(compared: &[RunRecord], all: Vec<RunRecord>) -> Vec<RunRecord> {
+pub fn history(compared: &[RunRecord], all: Vec<RunRecord>) -> Vec<RunRecord> {
     let state = |record: &RunRecord| (record.host.clone(), record.machine.settings.fingerprint());
     let states: BTreeSet<_> = compared.iter().map(state).collect();
     let is_compared = |record: &RunRecord| compared.iter().any(|other| other.id == record.id);
@@ -256,7 +256,7 @@ fn comparable_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, C
 }
 
 /// Returns the newest runs of the same experiment with the same stamp.
-fn latest_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
+pub fn latest_runs(first: &RunRecord, store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut runs = alike(first, store)?;
     runs.sort_by(|one, other| (other.started_unix_ms, &other.id).cmp(&(one.started_unix_ms, &one.id)));
     runs.truncate(HISTORY_SEARCHED_MAX);

@@ -1,19 +1,27 @@
-//! A gate: whether a command is slower than a baseline by more than is allowed.
+//! A gate: whether a command is slower than a baseline by more than is allowed. The baseline is a second command or stored
+//! runs.
 
-use model::analysis::gate::GateResult;
+use std::path::PathBuf;
+
+use model::analysis::compare::{ComparedRun, ComparisonRequest, compare, repeated_runs};
+use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
+use model::analysis::gate::{GateResult, StoredBaseline, StoredSides};
 use model::experiments::experiment::{CommandList, PlanOptions};
-use model::values::plan::{GatePlan, Plan, StoppingRule};
+use model::values::plan::{By, GatePlan, Plan, StoppingRule};
+use model::values::record::RunRecord;
 use model::values::units::Nanos;
+use store::Store;
 
 use crate::app::catalogue::{MapRequest, PlacementCatalogue};
+use crate::app::compare::{findings, history, latest_runs};
 use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::TargetMachine;
-use crate::error::CliError;
+use crate::error::{CliError, CliStatus};
 use crate::suggestion::policy_hint;
 
 pub struct GateRequest {
     pub session: SessionRequest,
-    /// The baseline, then the candidate.
+    /// The baseline, then the candidate; only the candidate with a stored baseline.
     pub commands: CommandList,
     pub map: MapRequest,
     pub gate: GatePlan,
@@ -22,17 +30,135 @@ pub struct GateRequest {
     pub main: Option<String>,
 }
 
+/// Stored runs of the baseline.
+pub struct BaselineRequest {
+    pub runs: Vec<String>,
+    /// Another results file with these runs.
+    pub file: Option<PathBuf>,
+}
+
+/// Minimum number of trials of a candidate with a stored baseline.
+const TRIALS_MIN: u32 = 8;
+
 /// Maximum number of pairs, so that the trials of a command of a millisecond are still few enough to be evaluated after
 /// each pair. They prove a difference of a tenth of the noise.
 const PAIRS_MAX: u32 = 2000;
 
 /// Runs both commands until the verdict is proven or the budget is spent.
 pub fn gate(request: &GateRequest) -> Result<(RunResult, GateResult), CliError> {
-    let (guard, (target, plan)) = request.session.acquire(|| prepare(request))?;
+    let (guard, (target, mut plan)) = request.session.acquire(|| prepare(request))?;
+    // With the maximum as the minimum, precision never ends the run; the budget does, because it wins.
+    plan.repeat = StoppingRule { min: PAIRS_MAX, max: PAIRS_MAX, budget: request.budget, ..plan.repeat };
+    plan.gate = Some(request.gate);
     let run = complete(&request.session, guard, &target, plan, &ResumeRule::Fresh)?;
     let result = GateResult::of(&run.record.plan, &run.finding);
     let result = result.ok_or_else(|| CliError::failure("the run of the gate has no two commands"))?;
     Ok((run, result))
+}
+
+/// Runs the candidate as often as the stored baseline, within the budget, and compares them.
+pub fn gate_stored(request: &GateRequest, baseline: &BaselineRequest) -> Result<(RunResult, GateResult), CliError> {
+    let stored = LoadedBaseline::read(request, baseline)?;
+    let cells = stored.cells(request)?;
+    let most = cells.iter().filter_map(|cell| cell.metrics.first()).map(|metric| metric.samples.len()).max();
+    let trials = u32::try_from(most.unwrap_or_default()).unwrap_or(PAIRS_MAX).clamp(TRIALS_MIN, PAIRS_MAX);
+    let (guard, (target, mut plan)) = request.session.acquire(|| prepare(request))?;
+    plan.repeat = StoppingRule { min: trials, max: trials, budget: request.budget, ..plan.repeat };
+    let run = complete(&request.session, guard, &target, plan, &ResumeRule::Fresh)?;
+    let result = stored.result(request, &cells, &run)?;
+    Ok((run, result))
+}
+
+/// The runs of a stored baseline.
+struct LoadedBaseline {
+    store: Store,
+    records: Vec<RunRecord>,
+    findings: Vec<RunFinding>,
+}
+
+impl LoadedBaseline {
+    fn read(request: &GateRequest, baseline: &BaselineRequest) -> Result<Self, CliError> {
+        let store = match &baseline.file {
+            Some(file) => Store::open_unchanged(file).map_err(|error| CliError::store(&error, CliStatus::Usage))?,
+            None => request.session.results.open_existing()?,
+        };
+        let latest = ["latest".to_string()];
+        let names = if baseline.runs.is_empty() { &latest } else { baseline.runs.as_slice() };
+        let records: Vec<RunRecord> =
+            names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
+        let is_simulated = request.session.machine.sim.is_some();
+        if let Some(record) = records.iter().find(|record| record.simulated.is_some() != is_simulated) {
+            let id = &record.id;
+            return Err(CliError::usage(format!("run {id}: simulated and real results are never compared")));
+        }
+        let findings = findings(&store, &records)?;
+        Ok(Self { store, records, findings })
+    }
+
+    /// Returns the cell of each run that measured the candidate's command line, or else its only cell under this
+    /// placement.
+    fn cells(&self, request: &GateRequest) -> Result<Vec<&CellFinding>, CliError> {
+        let placement = &request.commands.shared.placements[0];
+        let argv = request.commands.commands.first().map(|command| command.argv.as_str());
+        let of = |(record, finding): (&RunRecord, &'_ RunFinding)| {
+            let under = |cell: &&CellFinding| cell.workload == "command" && cell.placement == *placement;
+            let same = |cell: &&CellFinding| cell.parameters.get("argv").map(String::as_str) == argv;
+            let all: Vec<usize> = (0..finding.cells.len()).filter(|at| under(&&finding.cells[*at])).collect();
+            let found = all.iter().find(|at| same(&&finding.cells[**at]));
+            found.or(all.first().filter(|_| all.len() == 1)).copied().ok_or_else(|| {
+                CliError::usage(format!("run {} did not measure this command under placement {placement}", record.id))
+                    .hint("show its cells with nearfar show, and choose one with --placement")
+            })
+        };
+        let runs = self.records.iter().zip(&self.findings);
+        runs.map(|(record, finding)| Ok(&finding.cells[of((record, finding))?])).collect()
+    }
+
+    fn result(
+        &self,
+        request: &GateRequest,
+        baseline: &[&CellFinding],
+        run: &RunResult,
+    ) -> Result<GateResult, CliError> {
+        let candidate = run.finding.cells.first().and_then(|cell| Some((cell, cell.metrics.first()?)));
+        let (candidate, metric) = candidate.ok_or_else(|| CliError::failure("the run of the gate has no command"))?;
+        let compared: Vec<RunRecord> = self.records.iter().chain([&run.record]).cloned().collect();
+        let others = history(&compared, latest_runs(&self.records[0], &self.store)?);
+        let other_findings = findings(&self.store, &others)?;
+        let pair = |(record, finding)| ComparedRun { record, finding };
+        let others: Vec<ComparedRun<'_>> = others.iter().zip(&other_findings).map(pair).collect();
+        let own = |cell: &&CellFinding| cell.metrics.iter().position(|own| own.name == metric.name);
+        let sides: Vec<(&RunRecord, &CellFinding, &MetricFinding)> = (self.records.iter().zip(baseline))
+            .filter_map(|(record, cell)| Some((record, *cell, &cell.metrics[own(cell)?])))
+            .chain([(&run.record, candidate, metric)])
+            .collect();
+        let groups = repeated_runs(&sides, &others);
+        let stored = StoredBaseline {
+            runs: self.records.iter().map(|record| record.id.to_string()).collect(),
+            trials: 0,
+            candidate_trials: 0,
+            other_runs: 0,
+            notes: self.notes(run),
+        };
+        let sides = StoredSides { baseline, candidate, history: &groups };
+        let result = GateResult::of_stored(&request.gate, sides, stored, request.budget)
+            .ok_or_else(|| CliError::usage(format!("the baseline has no metric {} in {}", metric.name, metric.unit)))?;
+        let name = format!(
+            "run {}",
+            result.stored.iter().flat_map(|stored| &stored.runs).cloned().collect::<Vec<_>>().join(", ")
+        );
+        Ok(GateResult { baseline: model::analysis::gate::GateCommand { name, ..result.baseline }, ..result })
+    }
+
+    /// Returns the facts that differ between the runs of the baseline and the candidate.
+    fn notes(&self, run: &RunResult) -> Vec<String> {
+        let pair = |(record, finding)| ComparedRun { record, finding };
+        let mut runs: Vec<ComparedRun<'_>> = self.records.iter().zip(&self.findings).map(pair).collect();
+        runs.push(ComparedRun { record: &run.record, finding: &run.finding });
+        let by = By::parse("run");
+        let request = ComparisonRequest { by: &by, baseline: None, metric: None, added_tables: &[], history: &[] };
+        compare(&runs, &request).map_or_else(|_| Vec::new(), |comparison| comparison.notes)
+    }
 }
 
 fn prepare(request: &GateRequest) -> Result<(TargetMachine, Plan), CliError> {
@@ -48,10 +174,7 @@ fn prepare(request: &GateRequest) -> Result<(TargetMachine, Plan), CliError> {
     }
     plan.experiment = "gate".into();
     plan.question = "Is the candidate slower than the baseline by more than is allowed?".into();
-    // With the maximum as the minimum, precision never ends the run; the budget does, because it wins.
-    plan.repeat = StoppingRule { min: PAIRS_MAX, max: PAIRS_MAX, budget: request.budget, ..plan.repeat };
     plan.budget_wins = true;
-    plan.gate = Some(request.gate);
     plan.command = catalogue.argv_with_map(&request.session.argv);
     Ok((target, plan))
 }

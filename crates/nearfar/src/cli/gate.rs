@@ -9,12 +9,14 @@ use super::{GuardArgs, MachineArgs, MapArgs, Objective};
 /// `nearfar gate`
 #[derive(Args, Debug)]
 #[command(
-    override_usage = "nearfar gate [OPTIONS] -- <BASELINE>... ::: <CANDIDATE>...",
+    override_usage = "nearfar gate [OPTIONS] -- <BASELINE>... ::: <CANDIDATE>...\n       \
+                      nearfar gate [OPTIONS] --baseline <RUN> -- <CANDIDATE>...",
     after_help = "Runs both commands alternately, in random order within each pair, until one answer is proven: the \
                   candidate is slower than allowed, or it is not.\n\n\
                   Exit status: 0 not slower than allowed, 1 slower than allowed, 2 usage error, 3 undecided within the \
                   budget, 4 a command has no result or more than a tenth of its trials are invalid, 130 interrupted\n\n\
-                  Example: nearfar gate --max-slower 3% --budget 2m -- ./old/app input ::: ./new/app input"
+                  Example: nearfar gate --max-slower 3% --budget 2m -- ./old/app input ::: ./new/app input\n\
+                  Example: nearfar gate --baseline latest -- ./app input"
 )]
 pub struct GateArgs {
     /// Allowed slowdown of the candidate
@@ -26,6 +28,12 @@ pub struct GateArgs {
     /// Maximum total time
     #[arg(long, value_name = "DURATION", default_value = "2m")]
     pub budget: String,
+    /// Compare with this stored run instead of a second command [repeatable]
+    #[arg(long = "baseline", value_name = "RUN")]
+    pub baselines: Vec<String>,
+    /// Read the stored baseline from another results file [default run: latest]
+    #[arg(long, value_name = "FILE")]
+    pub baseline_ref: Option<PathBuf>,
     /// Placement of both commands: policy, POLICY+MEMORY, or numactl options such as '-C 0-3 -m 0'
     #[arg(long, value_name = "PLACEMENT", allow_hyphen_values = true, default_value = "kernel")]
     pub placement: String,
@@ -44,7 +52,7 @@ pub struct GateArgs {
     pub machine: MachineArgs,
     #[command(flatten)]
     pub guard: GuardArgs,
-    /// Baseline and candidate, separated by :::
+    /// Baseline and candidate, separated by :::; only the candidate with a stored baseline
     #[arg(last = true, value_name = "CMD", required = true)]
     pub command: Vec<String>,
 }

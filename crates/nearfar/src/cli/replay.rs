@@ -181,6 +181,8 @@ mod tests {
     const KEPT: &[&str] = &[
         "all",
         "allow_overwrite",
+        "baseline_ref",
+        "baselines",
         "budget",
         "cleanup",
         "command",

@@ -10,7 +10,7 @@ use model::values::plan::GatePlan;
 use model::values::record::RunRecord;
 use model::values::units::parse_share;
 
-use crate::app::gate::{GateRequest, gate};
+use crate::app::gate::{BaselineRequest, GateRequest, gate, gate_stored};
 use crate::cli::{GateArgs, GateFormat, GateOutputArgs, GlobalArgs, Objective};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
@@ -18,12 +18,22 @@ use crate::requests::{self, command_line, named_commands};
 
 /// Runs the gate and prints its result.
 pub fn run(args: &GateArgs, common: &GlobalArgs) -> CommandResult {
-    let (run, result) = gate(&request(args, common)?)?;
+    let request = request(args, common)?;
+    let (run, result) = match stored_baseline(args) {
+        Some(baseline) => gate_stored(&request, &baseline)?,
+        None => gate(&request)?,
+    };
     output::print(&rendered(&run.record, &result, args.output.format)?)?;
     for (file, format) in exports(&args.output) {
         output::write(file, &rendered(&run.record, &result, format)?)?;
     }
     Ok(status(result.verdict, run.end))
+}
+
+/// The stored runs to compare with; `None` if the baseline is a command.
+fn stored_baseline(args: &GateArgs) -> Option<BaselineRequest> {
+    let is_stored = !args.baselines.is_empty() || args.baseline_ref.is_some();
+    is_stored.then(|| BaselineRequest { runs: args.baselines.clone(), file: args.baseline_ref.clone() })
 }
 
 fn rendered(record: &RunRecord, result: &GateResult, format: GateFormat) -> Result<String, CliError> {
@@ -79,9 +89,16 @@ fn request(args: &GateArgs, common: &GlobalArgs) -> Result<GateRequest, CliError
 
 fn commands(args: &GateArgs) -> Result<CommandList, CliError> {
     let commands = named_commands(&args.command, &args.names, &[], args.trial.shell)?;
-    if commands.len() != 2 {
-        return Err(CliError::usage(format!("expected two commands separated by :::, found {}", commands.len()))
-            .hint("nearfar gate -- BASELINE ::: CANDIDATE"));
+    let expected = if stored_baseline(args).is_some() { 1 } else { 2 };
+    match (expected, commands.len()) {
+        (expected, found) if expected == found => {}
+        (2, found) => {
+            return Err(CliError::usage(format!("expected two commands separated by :::, found {found}"))
+                .hint("nearfar gate -- BASELINE ::: CANDIDATE, or nearfar gate --baseline RUN -- CANDIDATE"));
+        }
+        (_, found) => {
+            return Err(CliError::usage(format!("with a stored baseline, expected one command, found {found}")));
+        }
     }
     let shared = SingleWorkload {
         workload: "command".into(),

@@ -83,6 +83,29 @@ impl<'a> History<'a> {
     }
 }
 
+/// Returns the samples of the runs of `others` that repeat one of these cells on its machine with its settings, one group
+/// per cell: they differ by chance only. Each cell is given with the record of its run and with a metric.
+pub fn repeated_runs<'a>(
+    cells: &[(&RunRecord, &CellFinding, &MetricFinding)],
+    others: &[ComparedRun<'a>],
+) -> Vec<Vec<&'a [f64]>> {
+    let mut groups: BTreeMap<CellState, Vec<&'a [f64]>> = BTreeMap::new();
+    for (record, cell, metric) in cells {
+        groups.entry(CellState::new(&state(record), cell, metric)).or_default();
+    }
+    for run in others {
+        let state = state(run.record);
+        for cell in &run.finding.cells {
+            for metric in cell.metrics.iter().filter(|metric| !metric.samples.is_empty()) {
+                if let Some(group) = groups.get_mut(&CellState::new(&state, cell, metric)) {
+                    group.push(&metric.samples);
+                }
+            }
+        }
+    }
+    groups.into_values().filter(|group| !group.is_empty()).collect()
+}
+
 /// Returns the name of a machine with its lasting settings.
 fn state(record: &RunRecord) -> String {
     format!("{} {}", host(record), record.machine.settings.fingerprint())

@@ -131,7 +131,7 @@ fn interval_of_runs(
     let candidate = run_means(betters().zip(by_run.iter().map(|(_, candidate)| run_samples(candidate))));
     let past = past_means(sides, history);
     let past: Vec<Vec<&[f64]>> = past.iter().map(|runs| singles(runs)).collect();
-    let estimate = ratio_of_runs(&singles(&baseline), &singles(&candidate), &past)?;
+    let estimate = ratio_of_runs(&singles(&baseline), &singles(&candidate), &past, CONFIDENCE)?;
     let is_replicated = baseline.len().min(candidate.len()) > 1;
     Some((estimate.interval?, if is_replicated { Replication::Runs } else { Replication::OtherRuns }))
 }

@@ -6,7 +6,7 @@ use super::columns::{Baselines, ColumnValue};
 use super::history::History;
 use super::samples::ColumnSamples;
 use crate::stats::statistics::{
-    Interval, RESAMPLES, RatioEstimate, TRIALS_MIN, median, ratio_of_medians, ratio_of_pairs, ratio_of_runs,
+    CONFIDENCE, Interval, RESAMPLES, RatioEstimate, TRIALS_MIN, median, ratio_of_medians, ratio_of_pairs, ratio_of_runs,
 };
 use crate::values::comparison::{ComparedValue, ComparisonRow, Difference, Replication};
 use crate::values::plan::stream;
@@ -122,7 +122,8 @@ fn between_runs(
     history: &History<'_>,
 ) -> Option<(RatioEstimate, Replication)> {
     let (base_runs, own_runs) = (baseline.by_run(), candidate.by_run());
-    let estimate = ratio_of_runs(&slices(&base_runs), &slices(&own_runs), &history.groups(baseline, candidate))?;
+    let estimate =
+        ratio_of_runs(&slices(&base_runs), &slices(&own_runs), &history.groups(baseline, candidate), CONFIDENCE)?;
     let is_replicated = base_runs.len().min(own_runs.len()) > 1;
     Some((estimate, if is_replicated { Replication::Runs } else { Replication::OtherRuns }))
 }

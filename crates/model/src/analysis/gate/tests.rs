@@ -79,3 +79,35 @@ fn commands_that_often_fail_have_no_verdict() {
     assert_eq!(verdict(10, 0, 2), GateVerdict::Passed, "two trials may fail by chance");
     assert_eq!(verdict(30, 10, 4), GateVerdict::Passed);
 }
+
+/// Compares a candidate with a stored run; `others` are the levels of more runs of the baseline.
+fn of_stored(factor: f64, others: &[f64]) -> GateResult {
+    let baseline = cell("./app", "kernel", Better::Lower, &samples(12, 1.0, 0));
+    let candidate = cell("./app", "kernel", Better::Lower, &samples(12, factor, 3));
+    let runs: Vec<Vec<f64>> = others.iter().map(|level| samples(12, *level, 1)).collect();
+    let history = [runs.iter().map(Vec::as_slice).collect()];
+    let sides = StoredSides {
+        baseline: &[&baseline],
+        candidate: &candidate,
+        history: if others.is_empty() { &[] } else { &history },
+    };
+    let stored =
+        StoredBaseline { runs: vec!["a".into()], trials: 0, candidate_trials: 0, other_runs: 0, notes: Vec::new() };
+    GateResult::of_stored(&THREE_PERCENT, sides, stored, Nanos(1)).expect("both have the metric")
+}
+
+#[test]
+fn stored_baseline_needs_other_runs_that_show_how_much_runs_differ() {
+    let unknown = of_stored(2.0, &[]);
+    assert_eq!((unknown.verdict, unknown.slower_percent), (GateVerdict::Undecided, None), "twice as slow, but one run");
+    let alike = [1.0, 1.004, 0.997, 1.001, 0.998];
+    let stored = of_stored(1.0, &alike).stored.expect("the baseline is stored");
+    assert_eq!((stored.trials, stored.candidate_trials, stored.other_runs), (12, 12, 5));
+    for (factor, verdict) in [(1.0, GateVerdict::Passed), (1.08, GateVerdict::Failed)] {
+        assert_eq!(of_stored(factor, &alike).verdict, verdict, "{factor}");
+    }
+    let slow = of_stored(1.08, &alike);
+    assert!(slow.ci_low < slow.slower_percent && slow.slower_percent < slow.ci_high, "{slow:?}");
+    let unlike = [1.0, 1.1, 0.9, 1.05, 0.96];
+    assert_eq!(of_stored(1.08, &unlike).verdict, GateVerdict::Undecided, "runs of the baseline differ as much");
+}

@@ -125,12 +125,12 @@ fn ratios_of_runs_cover_if_runs_differ_more_than_trials() {
     for (count, other) in [(2, 2), (3, 5), (4, 4), (10, 10), (1, 5)] {
         check(&format!("ratio of {count} and {other} runs"), 1.5, |rng| {
             let (baseline, candidate) = (side(rng, count, 2.0), side(rng, other, 3.0));
-            ratio_of_runs(&slices(&baseline), &slices(&candidate), &[])?.interval
+            ratio_of_runs(&slices(&baseline), &slices(&candidate), &[], CONFIDENCE)?.interval
         });
     }
     check("ratio of single runs with a history of 6", 1.5, |rng| {
         let (baseline, candidate, history) = (side(rng, 1, 2.0), side(rng, 1, 3.0), side(rng, 6, 2.0));
-        ratio_of_runs(&slices(&baseline), &slices(&candidate), &[slices(&history)])?.interval
+        ratio_of_runs(&slices(&baseline), &slices(&candidate), &[slices(&history)], CONFIDENCE)?.interval
     });
 }
 

@@ -4,9 +4,9 @@
 //! Kalibera and Jones, Rigorous Benchmarking in Reasonable Time, ISMM 2013. The level of a run is the logarithm of its
 //! median, which is robust to outliers and phases within it; levels of runs are compared by Welch's t interval.
 
+use super::median;
 use super::ratio::RatioEstimate;
 use super::student::{Mean, exp, mean_interval, mean_p_value};
-use super::{CONFIDENCE, median};
 
 /// Returns the geometric mean of the candidate's run medians divided by that of the baseline's. Each side and each group
 /// of the history is a list of runs, and each run a list of samples.
@@ -15,9 +15,16 @@ use super::{CONFIDENCE, median};
 /// runs is that of the other side and of the groups of the history, each of which contains runs that differ by chance only; they must
 /// not contain a run of a side.
 ///
+/// The interval has this confidence.
+///
 /// `None` without a run on each side, with a sample that is not finite or not above 0, or if nothing shows how much runs
 /// differ.
-pub fn ratio_of_runs(baseline: &[&[f64]], candidate: &[&[f64]], history: &[Vec<&[f64]>]) -> Option<RatioEstimate> {
+pub fn ratio_of_runs(
+    baseline: &[&[f64]],
+    candidate: &[&[f64]],
+    history: &[Vec<&[f64]>],
+    confidence: f64,
+) -> Option<RatioEstimate> {
     let (baseline_levels, candidate_levels) = (levels(baseline)?, levels(candidate)?);
     let mean = |levels: &[f64]| levels.iter().sum::<f64>() / levels.len() as f64;
     let center = mean(&candidate_levels) - mean(&baseline_levels);
@@ -33,7 +40,7 @@ pub fn ratio_of_runs(baseline: &[&[f64]], candidate: &[&[f64]], history: &[Vec<&
         }
     };
     let ratio = center.exp();
-    let interval = mean_interval(center, &parts, CONFIDENCE).and_then(exp);
+    let interval = mean_interval(center, &parts, confidence).and_then(exp);
     let interval = interval.map(|interval| interval.widened_to(ratio));
     let p_value = mean_p_value(center, &parts);
     (ratio.is_finite() && ratio > 0.0).then_some(RatioEstimate { ratio, interval, p_value })
@@ -64,11 +71,11 @@ fn pooled_variance(groups: impl Iterator<Item = Mean>) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::statistics::{Interval, welch_interval};
+    use crate::stats::statistics::{CONFIDENCE, Interval, welch_interval};
 
     fn ratio(baseline: &[Vec<f64>], candidate: &[Vec<f64>], history: &[Vec<Vec<f64>>]) -> Option<RatioEstimate> {
         let history: Vec<Vec<&[f64]>> = history.iter().map(|runs| slices(runs)).collect();
-        ratio_of_runs(&slices(baseline), &slices(candidate), &history)
+        ratio_of_runs(&slices(baseline), &slices(candidate), &history, CONFIDENCE)
     }
 
     fn slices(runs: &[Vec<f64>]) -> Vec<&[f64]> {
