@@ -5,6 +5,7 @@ pub mod catalogue;
 pub mod compare;
 pub mod exec;
 pub mod experiment;
+pub mod forwarded_signals;
 pub mod gate;
 pub mod measure;
 pub mod measured_map;
