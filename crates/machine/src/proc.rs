@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use model::analysis::residency::FileSystem;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::values::trial::CpuTime;
 use model::values::units::{Bytes, Nanos};
@@ -131,6 +132,16 @@ impl Proc {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmSwap")
     }
 
+    /// Returns the resident memory of a process, or `None` if it has ended.
+    pub(crate) fn resident(&self, pid: u32) -> Option<Bytes> {
+        sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmRSS")
+    }
+
+    /// Returns the name of a process (comm), or `None` if it has ended.
+    pub(crate) fn name(&self, pid: u32) -> Option<String> {
+        self.text(&format!("proc/{pid}/comm")).ok()
+    }
+
     /// Returns the maximum resident memory that a process has had since its exec, or `None` if it has ended.
     pub(crate) fn peak_memory(&self, pid: u32) -> Option<Bytes> {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmHWM")
@@ -209,29 +220,38 @@ impl Proc {
     }
 }
 
-/// All mount points, and whether the files in each are memory.
+/// All mount points with the kind of their file system.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryMounts(Vec<(String, bool)>);
+pub(crate) struct MemoryMounts(Vec<(String, FileSystem)>);
 
 impl MemoryMounts {
     /// The kernel escapes spaces in mount points as in the file names of `numa_maps`.
     fn parse(mountinfo: &str) -> Self {
         let mount = |line: &str| {
             let (before, after) = line.split_once(" - ")?;
-            let is_memory = ["tmpfs", "ramfs", "rootfs", "hugetlbfs"].contains(&after.split_whitespace().next()?);
-            Some((before.split_whitespace().nth(4)?.to_owned(), is_memory))
+            let system = match after.split_whitespace().next()? {
+                "hugetlbfs" => FileSystem::HugePages,
+                "tmpfs" | "ramfs" | "rootfs" => FileSystem::Memory,
+                _ => FileSystem::Disk,
+            };
+            Some((before.split_whitespace().nth(4)?.to_owned(), system))
         };
         Self(mountinfo.lines().filter_map(mount).collect())
     }
 
-    /// Returns whether the innermost mount that contains the file is in memory; of several on one mount point, the last.
+    /// Returns whether the file is in memory.
     fn contain(&self, file: &str) -> bool {
+        self.file_system(file) != FileSystem::Disk
+    }
+
+    /// Returns the kind of the innermost mount that contains the file; of several on one mount point, the last.
+    pub(crate) fn file_system(&self, file: &str) -> FileSystem {
         let contains = |mount: &str| match file.strip_prefix(mount) {
             Some(rest) => mount.ends_with('/') || rest.is_empty() || rest.starts_with('/'),
             None => false,
         };
         let innermost = self.0.iter().filter(|(mount, _)| contains(mount)).max_by_key(|(mount, _)| mount.len());
-        innermost.is_some_and(|(_, is_memory)| *is_memory)
+        innermost.map_or(FileSystem::Disk, |(_, system)| *system)
     }
 }
 

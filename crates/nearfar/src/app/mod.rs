@@ -13,6 +13,7 @@ pub mod overwrite;
 pub mod place;
 pub mod prediction;
 pub mod report;
+pub mod residency;
 pub mod results_file;
 pub mod run;
 pub mod run_guard;
