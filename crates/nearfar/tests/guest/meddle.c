@@ -5,6 +5,7 @@
  *   meddle bound NODE CMD...        runs a command whose memory is bound to a node
  *   meddle plant ANONYMOUS HUGE FILE SHARED  places memory of known size, anonymous and huge pages on these nodes,
  *                                   writes a line and waits for a signal
+ *   meddle read FILE MIB MS         touches memory and reads a mapped file, then sleeps
  *   meddle migrate PID FROM TO      moves the pages of a process between nodes (migrate_pages, like migratepages)
  *   meddle banned PID               prints the reply of an irqbalance to the request "setup"
  */
@@ -115,6 +116,11 @@ int main(int count, char **words) {
     }
     if (count == 5 && !strcmp(words[1], "rebind")) {
         if (bind_memory(atol(words[2]))) return 1;
+        hold(atol(words[3]), atol(words[4]));
+        return 0;
+    }
+    if (count == 5 && !strcmp(words[1], "read")) {
+        if (map(words[2], MAP_PRIVATE, 0)) return 1;
         hold(atol(words[3]), atol(words[4]));
         return 0;
     }

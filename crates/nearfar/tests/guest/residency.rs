@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::boot::{Boot, JobOutput, boot, disk};
+use crate::trials::{assert_invalid, assert_verified, reasons};
 
 const PAGE: u64 = 4096;
 const CASES: usize = 10;
@@ -151,4 +152,24 @@ fn unsuitable_subjects_return_errors() {
     );
     let ended = job.text("ended.stderr");
     assert!(job.step("ended").status == 2 && ended.ends_with("does not exist\n"), "{ended}");
+}
+
+/// The first trial that reads a file decides where it is for all later ones.
+#[test]
+fn trials_with_files_on_other_nodes_are_not_valid() {
+    let Some(job) = job_output("trials_with_files_on_other_nodes_are_not_valid") else { return };
+    let trial = |name: &str| &job.trials(name)[0];
+    ["model-0", "table-0", "table-unbound"].into_iter().for_each(|name| assert_verified(trial(name)));
+    let files = &trial("model-0")["evidence"]["files"];
+    assert_eq!((&files[0]["path"], &files[0]["kind"]), (&json!("/data/model"), &json!("data")));
+    assert_eq!(files[0]["pages"], json!({"0": 48 * 256}), "{files:#}");
+    assert_invalid(
+        trial("model-1"),
+        "were pages of files in the page cache on nodes 0, requested 1 (most of them: /data/model)",
+    );
+    let suspect = trial("table-1");
+    assert_eq!(suspect["verdict"], "suspect", "{suspect:#}");
+    let reason = "of the pages that it mapped were pages of files in the page cache on nodes 0, requested 1";
+    assert!(reasons(suspect).contains(reason), "{}", reasons(suspect));
+    assert_eq!(trial("table-unbound")["evidence"]["files"][0]["pages"], json!({"0": 8 * 256}));
 }

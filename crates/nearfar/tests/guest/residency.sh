@@ -32,3 +32,14 @@ meddle bound 1 dd if=/data/part of=/dev/null bs=4096 count=64
 step files-part nearfar where --format json --file /data/part
 step files-dir nearfar where --file /data
 step ended sh -c 'true & pid=$!; wait $pid; nearfar where --pid $pid'
+
+# A file that trials on node 0 have read first, for a trial on node 1. In another trial, it is a quarter of the pages.
+dd if=/dev/zero of=/data/model bs=1048576 count=48 2>/dev/null
+dd if=/dev/zero of=/data/table bs=1048576 count=8 2>/dev/null
+sync; echo 3 >/proc/sys/vm/drop_caches
+reads() { measured "$1" command --runs 1 --placement "$2" -- held read "$3" "$4" 4000; }
+reads model-0 node:0 /data/model 8
+reads model-1 node:1 /data/model 8
+reads table-0 node:0 /data/table 24
+reads table-1 node:1 /data/table 24
+reads table-unbound '-C 4' /data/table 24
