@@ -1,14 +1,14 @@
 //! Monitors a trial: counters of the machine before and after it, and samples of its threads while it runs. Records
 //! facts, or the reasons why they cannot be observed, and never fails; `model::values::trial` judges the facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
-use model::values::trial::{CpuTime, Evidence};
+use model::values::trial::{CpuTime, Evidence, FileKind, FilePages};
 use model::values::units::{Bytes, Nanos};
 
 use crate::proc::{MemoryMounts, NumaPages, Proc};
@@ -32,6 +32,8 @@ const PAGES_READINGS_PER_TIME: u32 = 4;
 /// Limits of one sample: only the first processes and threads of a larger trial are sampled.
 const PROCESSES_MAX: usize = 1024;
 const THREADS_MAX: usize = 4096;
+/// Maximum number of files that are recorded.
+const FILES_MAX: usize = 16;
 /// Governors take tens of milliseconds to raise the frequency, which must not be treated as throttling.
 const FREQUENCY_FROM: Duration = Duration::from_millis(200);
 
@@ -351,7 +353,8 @@ impl TrialMonitor {
     /// Records all observations in the evidence. `max_rss` is that of the ended trial.
     pub(crate) fn into_evidence(self, max_rss: Bytes, evidence: &mut Evidence) {
         self.explain_waits(evidence);
-        let pages = self.pages_to_judge();
+        let mut pages = self.pages_to_judge();
+        evidence.files = self.files(std::mem::take(&mut pages.files));
         evidence.polls = self.samples;
         evidence.threads_seen = self.threads_seen;
         evidence.swapped = if self.has_swap { self.swapped } else { Some(Bytes(0)) };
@@ -394,6 +397,32 @@ impl TrialMonitor {
         });
         evidence.frequency_khz = value_or_reason(evidence, "frequency_khz", frequency);
         evidence.cpus_seen = self.cpus_seen;
+    }
+
+    /// Returns the files with the most pages. Those of a verified placement are searched for in other processes, too.
+    fn files(&self, pages: BTreeMap<(FileKind, String), BTreeMap<NodeId, u64>>) -> Vec<FilePages> {
+        if self.proc.memory_node_count().is_none_or(|nodes| nodes < 2) {
+            return Vec::new();
+        }
+        let file = |((kind, path), pages)| FilePages { path, kind, pages, is_shared: false };
+        let mut files: Vec<FilePages> = pages.into_iter().map(file).collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.pages.values().sum::<u64>()));
+        files.truncate(FILES_MAX);
+        let Some(promised) = self.scope.memory.promised_nodes() else { return files };
+        let is_misplaced = |file: &&FilePages| file.pages.keys().any(|node| !promised.contains(*node));
+        let code: BTreeSet<&str> = files
+            .iter()
+            .filter(|file| file.kind != FileKind::Data)
+            .filter(is_misplaced)
+            .map(|file| file.path.as_str())
+            .collect();
+        if code.is_empty() {
+            return files;
+        }
+        // The processes of the trial have ended.
+        let shared: BTreeSet<String> = self.proc.mapped_files(&code).into_iter().map(String::from).collect();
+        files.iter_mut().for_each(|file| file.is_shared = shared.contains(&file.path));
+        files
     }
 
     fn explain_waits(&self, evidence: &mut Evidence) {
@@ -444,7 +473,7 @@ mod tests {
             let mut monitor = TrialMonitor::new(Proc::live(), leader, scope);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
             readings.iter().for_each(|reading| {
-                monitor.record_pages(NumaPages { anonymous: pages(reading), file: BTreeMap::new() });
+                monitor.record_pages(NumaPages { anonymous: pages(reading), ..NumaPages::default() });
             });
             assert_eq!(monitor.pages_to_judge().anonymous, pages(expected), "{readings:?}");
         };

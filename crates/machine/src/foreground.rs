@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
@@ -27,6 +27,13 @@ impl ForegroundProcess {
             command.pre_exec(move || syscall::enter_group(cgroup_procs));
         }
         command.spawn().map(Self)
+    }
+
+    /// Starts a program whose standard output is the standard error of this process.
+    pub fn start_with_stdout_on_stderr(argv: &[OsString]) -> io::Result<Self> {
+        let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        Command::new(program).args(arguments).stdout(stderr).spawn().map(Self)
     }
 
     pub fn id(&self) -> u32 {

@@ -23,6 +23,7 @@ pub mod perf;
 pub mod priority;
 pub mod probes;
 mod proc;
+pub mod residency;
 pub mod settings;
 pub mod stale;
 pub mod swap;

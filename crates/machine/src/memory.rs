@@ -240,7 +240,7 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         let mut by_node = BTreeMap::new();
         for batch in addresses.chunks(PAGES_PER_CALL) {
             let mut status: Vec<c_int> = vec![-libc::ENOENT; batch.len()];
-            syscall::pages_status(batch, &mut status).map_err(|error| {
+            syscall::pages_status(0, batch, &mut status).map_err(|error| {
                 let refusal = SyscallError::new("query the nodes of pages (move_pages)", &error);
                 MemoryError::Refused(refusal.with_hint(mempolicy::hint(&error)))
             })?;

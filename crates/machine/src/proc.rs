@@ -6,14 +6,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use model::analysis::residency::FileSystem;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::values::trial::CpuTime;
+use model::values::trial::{CpuTime, FileKind};
 use model::values::units::{Bytes, Nanos};
 
 use crate::{cpu_times, sysfs};
 
 /// Maximum number of bytes read of `numa_maps`; further mappings of a process are ignored.
 const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
+/// Maximum number of processes whose mappings are searched for files.
+const PROCESSES_MAX: usize = 1024;
 
 /// Directory that contains `proc` and `sys`.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub(crate) struct NumaPages {
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Page cache, placed by the policy of the process that first read the file.
     pub file: BTreeMap<NodeId, u64>,
+    /// The pages of `file` by kind and path of the file.
+    pub files: BTreeMap<(FileKind, String), BTreeMap<NodeId, u64>>,
 }
 
 impl NumaPages {
@@ -56,6 +61,10 @@ impl NumaPages {
         }
         for (node, pages) in &other.file {
             *self.file.entry(*node).or_insert(0) += pages;
+        }
+        for (file, by_node) in &other.files {
+            let sum = self.files.entry(file.clone()).or_default();
+            by_node.iter().for_each(|(node, pages)| *sum.entry(*node).or_insert(0) += pages);
         }
     }
 }
@@ -131,6 +140,16 @@ impl Proc {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmSwap")
     }
 
+    /// Returns the resident memory of a process, or `None` if it has ended.
+    pub(crate) fn resident(&self, pid: u32) -> Option<Bytes> {
+        sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmRSS")
+    }
+
+    /// Returns the name of a process (comm), or `None` if it has ended.
+    pub(crate) fn name(&self, pid: u32) -> Option<String> {
+        self.text(&format!("proc/{pid}/comm")).ok()
+    }
+
     /// Returns the maximum resident memory that a process has had since its exec, or `None` if it has ended.
     pub(crate) fn peak_memory(&self, pid: u32) -> Option<Bytes> {
         sysfs::meminfo_bytes(&self.text(&format!("proc/{pid}/status")).ok()?, "VmHWM")
@@ -156,7 +175,21 @@ impl Proc {
         let maps = if has_some { read("maps")? } else { String::new() };
         let shared = shared_mappings(&maps);
         let is_memory = |start: &str, file: &str| has_no_disk(file) || (shared.contains(start) && mounts.contain(file));
-        Ok(parse_numa_maps(&numa_maps, is_memory))
+        let program = std::fs::read_link(self.root.join(format!("proc/{pid}/exe"))).unwrap_or_default();
+        Ok(parse_numa_maps(&numa_maps, &program.to_string_lossy(), is_memory))
+    }
+
+    /// Returns which of these files are mapped by any of the first [`PROCESSES_MAX`] processes that can be inspected.
+    pub(crate) fn mapped_files<'a>(&self, files: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+        let mut pids = numbers_in(&self.root.join("proc"));
+        pids.sort_unstable();
+        let mut mapped = BTreeSet::new();
+        for pid in pids.into_iter().take(PROCESSES_MAX) {
+            let maps = self.text(&format!("proc/{pid}/maps")).unwrap_or_default();
+            let is_mapped = |file: &&&str| maps.lines().any(|line| line.ends_with(**file));
+            mapped.extend(files.iter().filter(is_mapped));
+        }
+        mapped
     }
 
     /// Returns the mount points of the file systems whose files are memory.
@@ -209,29 +242,38 @@ impl Proc {
     }
 }
 
-/// All mount points, and whether the files in each are memory.
+/// All mount points with the kind of their file system.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MemoryMounts(Vec<(String, bool)>);
+pub(crate) struct MemoryMounts(Vec<(String, FileSystem)>);
 
 impl MemoryMounts {
     /// The kernel escapes spaces in mount points as in the file names of `numa_maps`.
     fn parse(mountinfo: &str) -> Self {
         let mount = |line: &str| {
             let (before, after) = line.split_once(" - ")?;
-            let is_memory = ["tmpfs", "ramfs", "rootfs", "hugetlbfs"].contains(&after.split_whitespace().next()?);
-            Some((before.split_whitespace().nth(4)?.to_owned(), is_memory))
+            let system = match after.split_whitespace().next()? {
+                "hugetlbfs" => FileSystem::HugePages,
+                "tmpfs" | "ramfs" | "rootfs" => FileSystem::Memory,
+                _ => FileSystem::Disk,
+            };
+            Some((before.split_whitespace().nth(4)?.to_owned(), system))
         };
         Self(mountinfo.lines().filter_map(mount).collect())
     }
 
-    /// Returns whether the innermost mount that contains the file is in memory; of several on one mount point, the last.
+    /// Returns whether the file is in memory.
     fn contain(&self, file: &str) -> bool {
+        self.file_system(file) != FileSystem::Disk
+    }
+
+    /// Returns the kind of the innermost mount that contains the file; of several on one mount point, the last.
+    pub(crate) fn file_system(&self, file: &str) -> FileSystem {
         let contains = |mount: &str| match file.strip_prefix(mount) {
             Some(rest) => mount.ends_with('/') || rest.is_empty() || rest.starts_with('/'),
             None => false,
         };
         let innermost = self.0.iter().filter(|(mount, _)| contains(mount)).max_by_key(|(mount, _)| mount.len());
-        innermost.is_some_and(|(_, is_memory)| *is_memory)
+        innermost.map_or(FileSystem::Disk, |(_, system)| *system)
     }
 }
 
@@ -328,8 +370,9 @@ fn parse_migrations(text: &str) -> Option<u64> {
 /// Some file systems (tmpfs, the root of the NUMA guest) have their own memory policy, which overrides that of the
 /// process even for copies; such copies count as file pages. The stack has the policy of the process.
 ///
-/// `is_memory` returns whether a mapping, by its start address and file, is shared memory, which counts as anonymous.
-fn parse_numa_maps(text: &str, is_memory: impl Fn(&str, &str) -> bool) -> NumaPages {
+/// `program` is the path of the executable file. `is_memory` returns whether a mapping, by its start address and file,
+/// is shared memory, which counts as anonymous.
+fn parse_numa_maps(text: &str, program: &str, is_memory: impl Fn(&str, &str) -> bool) -> NumaPages {
     let process_policy = text.lines().find(|line| line.split_whitespace().any(|word| word == "stack")).and_then(policy);
     let mut pages = NumaPages::default();
     for line in text.lines() {
@@ -345,8 +388,15 @@ fn parse_numa_maps(text: &str, is_memory: impl Fn(&str, &str) -> bool) -> NumaPa
         let of_file = if on_disk { total.saturating_sub(copies) } else { 0 };
         // The kernel counts hugetlb pages individually, and transparent huge pages in base pages.
         let per_page = (number("kernelpagesize_kB").unwrap_or(4) / base_page_kib()).max(1);
+        let mut by_file = (of_file > 0).then(|| {
+            let path = unescaped(mapped_file(line).unwrap_or_default());
+            pages.files.entry((file_kind(&path, program), path)).or_default()
+        });
         for (node, count) in by_node {
             let file = count.min(of_file);
+            if let Some(by_node) = by_file.as_mut().filter(|_| file > 0) {
+                *by_node.entry(node).or_insert(0) += file * per_page;
+            }
             for (into, count) in [(&mut pages.anonymous, count - file), (&mut pages.file, file)] {
                 if count > 0 {
                     *into.entry(node).or_insert(0) += count * per_page;
@@ -355,6 +405,29 @@ fn parse_numa_maps(text: &str, is_memory: impl Fn(&str, &str) -> bool) -> NumaPa
         }
     }
     pages
+}
+
+/// Returns the kind of a file by its name, because `numa_maps` does not contain access rights.
+fn file_kind(path: &str, program: &str) -> FileKind {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    match () {
+        () if path == program => FileKind::Program,
+        () if name.strip_suffix(".so").is_some() || name.contains(".so.") => FileKind::Library,
+        () => FileKind::Data,
+    }
+}
+
+/// Replaces the escapes of `numa_maps`, such as `\040` for a space.
+fn unescaped(path: &str) -> String {
+    let mut pieces = path.split('\\');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => text.extend(std::iter::once(char::from(byte)).chain(piece[3..].chars())),
+            None => text.extend(std::iter::once('\\').chain(piece.chars())),
+        }
+    }
+    text
 }
 
 fn policy(line: &str) -> Option<&str> {
@@ -434,7 +507,7 @@ mod tests {
         let shared = shared_mappings(maps);
         let numa_maps = "7f0000000000 bind:1 file=/run/a dirty=9533 N1=9533 kernelpagesize_kB=4\n\
             7f1000000000 default file=/run/a mapped=3 N0=3 kernelpagesize_kB=4\n";
-        let pages = parse_numa_maps(numa_maps, |start, file| shared.contains(start) && mounts.contain(file));
+        let pages = parse_numa_maps(numa_maps, "", |start, file| shared.contains(start) && mounts.contain(file));
         assert_eq!(pages.anonymous, BTreeMap::from([(NodeId(1), 9533)]));
         assert_eq!(pages.file, BTreeMap::from([(NodeId(0), 3)]), "private mappings have the policy of the file");
     }
@@ -464,21 +537,46 @@ mod tests {
 7f3000000000 default
 7ffd00000000 default stack anon=2 dirty=2 N1=2 kernelpagesize_kB=4
 ";
-        let pages = parse_numa_maps(text, |_, file| has_no_disk(file));
+        let pages = parse_numa_maps(text, "/usr/bin/cat", |_, file| has_no_disk(file));
         let huge = 2 * 2048 / base_page_kib();
         assert_eq!(pages.anonymous, [(NodeId(0), 204), (NodeId(1), 105 + huge)].into());
         assert_eq!(pages.file, [(NodeId(0), 4), (NodeId(1), 1)].into());
         assert_eq!(pages.anonymous_count(), 309 + huge);
-        assert_eq!(parse_numa_maps("nonsense N0", |_, file| has_no_disk(file)), NumaPages::default());
+        let files = [
+            ((FileKind::Program, "/usr/bin/cat".into()), [(NodeId(0), 3), (NodeId(1), 1)].into()),
+            ((FileKind::Data, "/a N3=5".into()), [(NodeId(0), 1)].into()),
+        ];
+        assert_eq!(pages.files, files.into());
+        assert_eq!(parse_numa_maps("nonsense N0", "", |_, file| has_no_disk(file)), NumaPages::default());
         // As in the NUMA guest, whose root is a tmpfs that prefers node 0.
         let on_tmpfs = "\
 005e2000 prefer:0 file=/bin/busybox anon=3 dirty=3 active=0 N0=3 kernelpagesize_kB=4
 16838000 bind:2 heap anon=3 dirty=3 active=0 N2=3 kernelpagesize_kB=4
 7ffe12b8 bind:2 stack anon=4 dirty=4 active=1 N2=4 kernelpagesize_kB=4
 ";
-        let pages = parse_numa_maps(on_tmpfs, |_, file| has_no_disk(file));
+        let pages = parse_numa_maps(on_tmpfs, "", |_, file| has_no_disk(file));
         assert_eq!(pages.anonymous, [(NodeId(2), 7)].into());
         assert_eq!(pages.file, [(NodeId(0), 3)].into());
+    }
+
+    #[test]
+    fn kinds_of_files_are_recognised_by_their_names() {
+        let kinds = ["/opt/a.so", "/lib/libc.so.6", "/opt/app", "/data/a.solo", "/data/so"]
+            .map(|path| file_kind(path, "/opt/app"));
+        let [data, library, program] = [FileKind::Data, FileKind::Library, FileKind::Program];
+        assert_eq!(kinds, [library, library, program, data, data]);
+        let names = [r"/a\040b\075", r"/a\", r"/a\9", "/ä"].map(unescaped);
+        assert_eq!(names, ["/a b=", "/a\\", "/a\\9", "/ä"]);
+    }
+
+    #[test]
+    fn files_of_other_processes_are_found() {
+        let dir = tree(&[
+            ("proc/5/maps", "7f00-7f01 r-xp 0 fe:01 9    /lib/libc.so.6\n"),
+            ("proc/7/maps", "7f00-7f01 r-xp 0 fe:01 9    /lib/libz.so (deleted)\n"),
+        ]);
+        let files = ["/lib/libc.so.6", "/lib/libz.so", "/lib/libx.so"].into();
+        assert_eq!(Proc::at(dir.path()).mapped_files(&files), ["/lib/libc.so.6"].into());
     }
 
     #[test]

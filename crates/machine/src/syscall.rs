@@ -191,16 +191,16 @@ pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeM
     .map(drop)
 }
 
-/// `move_pages(2)` without a target: writes the node of each page, or a negative errno, to `status`. Both slices must
-/// have the same length.
-pub(crate) fn pages_status(pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
+/// `move_pages(2)` without a target: writes the node of each page of a process, or a negative errno, to `status`; process
+/// 0 is the calling one. Both slices must have the same length.
+pub(crate) fn pages_status(pid: u32, pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
     assert_eq!(pages.len(), status.len(), "move_pages writes one status per page");
     // SAFETY: without a node array no page moves; the kernel reads and writes one entry per page of both slices, and
     // does not access the memory at the addresses.
     checked(|| unsafe {
         libc::syscall(
             libc::SYS_move_pages,
-            0 as c_int,
+            pid as c_int,
             pages.len() as c_ulong,
             pages.as_ptr(),
             ptr::null::<c_int>(),

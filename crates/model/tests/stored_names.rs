@@ -128,6 +128,8 @@ fn stored_names_are_unchanged() {
         model::values::trial::Verdict,
         model::values::trial::Grade,
         model::values::trial::Evidence,
+        model::values::trial::FilePages,
+        model::values::trial::FileKind,
         model::values::trial::ThreadBinding,
         model::values::trial::DramBudgetUse,
         model::values::trial::FarMemory,

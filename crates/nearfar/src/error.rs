@@ -7,6 +7,7 @@ use farmem::Unavailable;
 use graph::StorageError;
 use machine::SyscallError;
 use machine::child::LaunchError;
+use machine::residency::{FileError, InspectError, SubjectError};
 use machine::topology::TopologyError;
 use model::analysis::compare::CompareError;
 use model::analysis::place::PredictionError;
@@ -94,7 +95,7 @@ messages! {
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
-    hinted: fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
+    hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
         CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
 }
 

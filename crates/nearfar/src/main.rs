@@ -64,6 +64,7 @@ fn execute(cli: &Cli) -> CommandResult {
         Command::Graph(args) => commands::graph::run(args),
         Command::Bfs(args) => commands::bfs::run(args, settings),
         Command::Fleet(args) => commands::fleet::run(args, settings),
+        Command::Where(args) => commands::residency::run(args, settings),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),

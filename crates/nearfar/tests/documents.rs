@@ -70,6 +70,9 @@ const LACKING: &[&str] = &[
     "cannot create a loop device",
     "(perf_event_open)",
     "memory controller",
+    // Other users' files, and containers without the system call.
+    "cached only to its owner",
+    "(move_pages)",
 ];
 
 /// Runs a command and returns whether it ended with status 0. `is_saved` is false if an earlier search saved no winner.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 24] = [
     "expand",
     "size",
     "map",
@@ -23,6 +23,7 @@ const COMMANDS: [&str; 23] = [
     "graph",
     "bfs",
     "fleet",
+    "where",
     "doctor",
     "restore",
     "completions",

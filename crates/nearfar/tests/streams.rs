@@ -21,12 +21,13 @@ const fn fails(words: &'static str) -> CommandLine {
     CommandLine { words, has_data: false }
 }
 
-const COMMANDS: [CommandLine; 9] = [
+const COMMANDS: [CommandLine; 10] = [
     prints("measure queens --sim MODEL -r 2 --placement kernel"),
     prints("place --sim MODEL --budget 1m -- true"),
     prints("show"),
     prints("export"),
     prints("doctor"),
+    prints("where --file DIR/r.db"),
     prints("placements --from MODEL_FILE"),
     fails("import DIR/missing.csv"),
     fails("measure nosuch"),

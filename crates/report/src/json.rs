@@ -5,6 +5,7 @@ use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
 use model::analysis::gate::GateResult;
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
+use model::analysis::residency::{CachedFile, Residency, ResidencySample};
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
 use model::import::unixbench::IndexTable;
@@ -99,6 +100,31 @@ pub fn restored(restored: &[Restored]) -> Value {
 /// `{"problems":[{"key","group":"spoils|cannot-measure|expand-lacks","found","effect","fix","command"}],"ok":[…]}`.
 pub fn diagnosis(diagnosis: &Diagnosis) -> Value {
     value(diagnosis)
+}
+
+/// `{"subject","total":{"bytes","by_node","unattributed","margin"},"parts":[{"kind","name","bytes","by_node",…}],
+/// "processes":[…],"threads":[…],"remote_percent","sampling_interval","seconds","unseen":[…]}`; of a command that was
+/// run also `"samples":[{"after_seconds","memory","remote_percent"}]`.
+pub fn residency(subject: &str, residency: &Residency, samples: &[ResidencySample]) -> Value {
+    let mut shown = json!({ "subject": subject });
+    if let (Value::Object(shown), Value::Object(fields)) = (&mut shown, value(residency)) {
+        shown.extend(fields);
+    }
+    if !samples.is_empty() {
+        shown["samples"] = value(&samples);
+    }
+    shown
+}
+
+/// `{"files":[{"path","size","bytes","by_node","unattributed","margin","cached_percent","ranges":[[from,to]],
+/// "range_count","sampling_interval","nodes_unavailable"}]}`: the page cache of files.
+pub fn cached_files(files: &[CachedFile]) -> Value {
+    let file = |file: &CachedFile| {
+        let mut shown = value(file);
+        shown["cached_percent"] = value(&file.cached_percent());
+        shown
+    };
+    json!({ "files": files.iter().map(file).collect::<Vec<_>>() })
 }
 
 /// `{"workloads":[…]}`: their descriptions as they are stored with every run.

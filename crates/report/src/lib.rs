@@ -29,6 +29,7 @@ pub mod json;
 pub mod map;
 pub mod number;
 mod race;
+pub mod residency;
 mod stamp;
 mod style;
 pub mod survey;

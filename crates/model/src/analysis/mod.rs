@@ -6,5 +6,6 @@ pub mod doctor;
 pub mod finding;
 pub mod gate;
 pub mod place;
+pub mod residency;
 pub mod size;
 pub mod survey;

@@ -14,6 +14,7 @@ mod measure;
 mod place;
 mod ranges;
 mod replay;
+mod residency;
 mod serve;
 mod share;
 mod size;
@@ -36,6 +37,7 @@ pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
+pub use residency::WhereArgs;
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
@@ -106,6 +108,8 @@ pub enum Command {
     Bfs(BfsArgs),
     /// Run an experiment on many machines and compare them
     Fleet(FleetArgs),
+    /// Show which memory nodes hold the memory of a process, or the cached parts of files
+    Where(WhereArgs),
     /// Report what disturbs or prevents measurements on this machine
     Doctor(DoctorArgs),
     /// Restore settings that an interrupted run changed

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use farmem::trace::Trace;
@@ -14,9 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use machine::foreground::{self, ForegroundProcess};
 use model::values::record::RunSummary;
 use model::values::units::{Bytes, Nanos, parse_share};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
 
+use crate::app::forwarded_signals::{self, is_forwarded};
 use crate::app::run_guard::site;
 use crate::app::size::measured_need;
 use crate::app::target_machine::far_site;
@@ -29,9 +28,6 @@ use crate::requests::results_file;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval over which the rate of page faults is computed.
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
-/// Signals forwarded to the program, except those that the terminal already sends to its foreground process group.
-const FORWARDED: [i32; 8] = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH];
-const SENT_BY_TERMINAL: [i32; 4] = [SIGINT, SIGQUIT, SIGCONT, SIGWINCH];
 
 struct Summary {
     dram: Bytes,
@@ -49,7 +45,7 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     }
     let trace = args.trace.as_deref().map(create_trace).transpose()?;
     // First: an unhandled signal would end this process and leave the program, the cgroup and the swap device behind.
-    let signals = signals()?;
+    let signals = forwarded_signals::receive()?;
     let expansion =
         Expansion::start_recorded(&limits, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
     let mut program = match start(&args.command, &expansion)? {
@@ -209,21 +205,6 @@ fn supervise(
         max_far = max_far.max(state.held.swap);
         line.show(&state, expansion);
     }
-}
-
-/// Returns a channel of received signals, including SIGCHLD, so that the end of a child interrupts the wait.
-fn signals() -> Result<Receiver<i32>, CliError> {
-    let signal_error = |error: std::io::Error| CliError::failure(format!("cannot install signal handlers: {error}"));
-    let handled = FORWARDED.into_iter().filter(|signal| *signal != SIGHUP || !machine::child::is_ignored(SIGHUP));
-    let mut signals = Signals::new(handled.chain([signal_hook::consts::SIGCHLD])).map_err(signal_error)?;
-    let (send, receive) = channel();
-    let forward = move || signals.forever().all(|signal| send.send(signal).is_ok());
-    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(signal_error)?;
-    Ok(receive)
-}
-
-fn is_forwarded(signal: i32) -> bool {
-    FORWARDED.contains(&signal) && !(SENT_BY_TERMINAL.contains(&signal) && foreground::terminal_signals_us())
 }
 
 fn pids(pids: &[u32]) -> String {

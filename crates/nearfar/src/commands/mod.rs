@@ -17,6 +17,7 @@ pub mod measure;
 pub mod place;
 pub mod placements;
 pub mod report;
+pub mod residency;
 pub mod restore;
 pub mod run;
 pub mod serve;

@@ -89,6 +89,20 @@ pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
     Err(format!("the guest crashed {BOOTS_MAX} times"))
 }
 
+/// Creates a sparse file with ext4 in a directory, and returns the options of QEMU that make it the disk `/dev/vda`.
+pub fn disk(directory: &Path) -> Result<String, String> {
+    let disk = directory.join("disk");
+    let made = std::fs::File::create(&disk).and_then(|file| file.set_len(2 << 30));
+    made.map_err(|error| format!("{}: {error}", disk.display()))?;
+    let formatted =
+        Command::new("mkfs.ext4").arg("-q").arg(&disk).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
+    let formatted = formatted.map_err(|error| format!("mkfs.ext4 (e2fsprogs): {error}"))?;
+    if !formatted.status.success() {
+        return Err(format!("mkfs.ext4: {}", String::from_utf8_lossy(&formatted.stderr)));
+    }
+    Ok(format!("-drive if=none,id=far,format=raw,file={} -device virtio-blk-pci,drive=far", disk.display()))
+}
+
 /// Permission to run a guest; returned on drop.
 struct Permit;
 

@@ -1,25 +1,15 @@
 //! `nearfar expand` with cgroup v2: programs lose no data, DRAM budgets are respected, and all settings are restored,
 //! including the controllers of child cgroups.
 
-use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::boot::{Boot, JobOutput, boot};
+use crate::boot::{Boot, JobOutput, boot, disk};
 use crate::trials::assert_verified;
 
 /// One boot for all tests of this file, with a sparse file as disk.
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let disk = directory.path().join("disk");
-    let made = std::fs::File::create(&disk).and_then(|file| file.set_len(2 << 30));
-    made.map_err(|error| format!("{}: {error}", disk.display()))?;
-    let formatted =
-        Command::new("mkfs.ext4").arg("-q").arg(&disk).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
-    let formatted = formatted.map_err(|error| format!("mkfs.ext4 (e2fsprogs): {error}"))?;
-    if !formatted.status.success() {
-        return Err(format!("mkfs.ext4: {}", String::from_utf8_lossy(&formatted.stderr)));
-    }
-    let drive = format!("-drive if=none,id=far,format=raw,file={} -device virtio-blk-pci,drive=far", disk.display());
+    let drive = disk(directory.path())?;
     boot(&Boot { flags: &["--shape", "plain", "--qemu", &drive], job: include_str!("expand.sh"), store: None })
 });
 

@@ -8,6 +8,7 @@ mod crypto;
 mod expand;
 mod interrupts;
 mod memory;
+mod residency;
 mod trials;
 mod two_sockets;
 mod unplug;

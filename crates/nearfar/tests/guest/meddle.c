@@ -2,14 +2,21 @@
  *   meddle hold MIB MS              touches memory once and sleeps
  *   meddle sweep MIB MS             touches memory repeatedly
  *   meddle rebind NODE MIB MS       binds itself to another node, then touches memory and sleeps
+ *   meddle bound NODE CMD...        runs a command whose memory is bound to a node
+ *   meddle plant ANONYMOUS HUGE FILE SHARED  places memory of known size, anonymous and huge pages on these nodes,
+ *                                   writes a line and waits for a signal
+ *   meddle read FILE MIB MS         touches memory and reads a mapped file, then sleeps
  *   meddle migrate PID FROM TO      moves the pages of a process between nodes (migrate_pages, like migratepages)
  *   meddle banned PID               prints the reply of an irqbalance to the request "setup"
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -24,6 +31,46 @@ static void hold(long mib, long ms) {
     memset(memory, 1, mib << 20);
     nanosleep(&time, NULL);
     printf("%d\n", memory[mib << 19]);
+}
+
+static int bind_memory(long node) {
+    unsigned long nodes = 1UL << node;
+    if (!syscall(SYS_set_mempolicy, MPOL_BIND, &nodes, 64)) return 0;
+    perror("set_mempolicy");
+    return 1;
+}
+
+/* Maps anonymous memory on a node and touches it. `advice` selects the size of its pages. */
+static int place(long bytes, long node, int advice) {
+    long huge = 2 << 20;
+    unsigned long nodes = 1UL << node;
+    char *memory = mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return perror("mmap"), 1;
+    memory = (char *)(((uintptr_t)memory + huge - 1) / huge * huge);
+    if (madvise(memory, bytes, advice)) return perror("madvise"), 1;
+    if (syscall(SYS_mbind, memory, bytes, MPOL_BIND, &nodes, 64, 0)) return perror("mbind"), 1;
+    memset(memory, 1, bytes);
+    return 0;
+}
+
+/* Maps a file and reads all of its pages; writes to the first `written` ones. */
+static int map(const char *path, int flags, long written) {
+    int file = open(path, flags == MAP_SHARED ? O_RDWR : O_RDONLY);
+    long bytes = lseek(file, 0, SEEK_END);
+    volatile char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (memory == MAP_FAILED) return perror(path), 1;
+    for (long at = 0; at < bytes; at += 4096) (void)memory[at];
+    for (long page = 0; page < written; page++) memory[page * 4096] = 1;
+    return 0;
+}
+
+static int plant(char **words) {
+    long heap = 64 * 4096;
+    memset(sbrk(heap), 1, heap);
+    if (place(100 * 4096, atol(words[2]), MADV_NOHUGEPAGE) || place(4 << 20, atol(words[3]), MADV_HUGEPAGE)) return 1;
+    if (map(words[4], MAP_PRIVATE, 10) || map(words[5], MAP_SHARED, 0)) return 1;
+    if (write(1, "planted\n", 8) != 8) return 1;
+    return pause();
 }
 
 static int banned(const char *pid) {
@@ -68,14 +115,22 @@ int main(int count, char **words) {
         return 0;
     }
     if (count == 5 && !strcmp(words[1], "rebind")) {
-        unsigned long node = 1UL << atol(words[2]);
-        if (syscall(SYS_set_mempolicy, MPOL_BIND, &node, 64)) {
-            perror("set_mempolicy");
-            return 1;
-        }
+        if (bind_memory(atol(words[2]))) return 1;
         hold(atol(words[3]), atol(words[4]));
         return 0;
     }
+    if (count == 5 && !strcmp(words[1], "read")) {
+        if (map(words[2], MAP_PRIVATE, 0)) return 1;
+        hold(atol(words[3]), atol(words[4]));
+        return 0;
+    }
+    if (count >= 4 && !strcmp(words[1], "bound")) {
+        if (bind_memory(atol(words[2]))) return 1;
+        execvp(words[3], words + 3);
+        perror(words[3]);
+        return 1;
+    }
+    if (count == 6 && !strcmp(words[1], "plant")) return plant(words);
     if (count == 3 && !strcmp(words[1], "banned")) return banned(words[2]);
     if (count == 5 && !strcmp(words[1], "migrate")) {
         unsigned long from = 1UL << atol(words[3]), to = 1UL << atol(words[4]);

@@ -15,7 +15,7 @@ use model::values::settings::FactValue;
 use model::values::topology::{
     CpuKind, Device, DeviceKind, Distances, Interrupt, MemoryAttribute, MemoryNode, Movability,
 };
-use model::values::trial::{CpuTime, DeviceInterrupt, Evidence, TrialStatus};
+use model::values::trial::{CpuTime, DeviceInterrupt, Evidence, FileKind, FilePages, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::{ParameterKind, ParameterSpec, Value};
 use serde_json::Value as Json;
@@ -61,6 +61,9 @@ fn full() -> (RunRecord, Vec<TrialRecord>) {
         trial.verdict.reasons.push("it ran elsewhere".into());
         let interrupt = DeviceInterrupt { device: "sda".into(), name: "ahci0".into(), ..DeviceInterrupt::default() };
         trial.outcome.evidence.device_interrupts = vec![interrupt];
+        let pages = [(NodeId(0), 9)].into();
+        let path = "/usr/lib/libz.so.1".into();
+        trial.outcome.evidence.files = vec![FilePages { path, kind: FileKind::Library, pages, is_shared: false }];
         let times = CpuTime { user: Nanos(10), idle: Nanos(30), ..CpuTime::default() };
         trial.outcome.evidence.cpu_times = [(CpuId(3), times)].into();
         trial.outcome.evidence.second = Some(Box::new(Evidence {

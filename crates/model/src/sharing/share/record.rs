@@ -11,7 +11,7 @@ use crate::values::record::{RunId, RunRecord, TrialRecord};
 use crate::values::settings::FactValue;
 use crate::values::topology::{CpuKind, Device, Interrupt, Topology};
 use crate::values::trial::{
-    DeviceInterrupt, Evidence, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash,
+    DeviceInterrupt, Evidence, FilePages, Sample, Trial, TrialId, TrialOutcome, TrialStatus, Verdict, short_hash,
 };
 use crate::values::workload::{MetricSpec, ParameterKind, ParameterSpec, WorkloadSpec};
 
@@ -302,6 +302,7 @@ impl Redaction {
         Evidence {
             memory_policy: evidence.memory_policy.as_ref().map(|policy| self.words.sentence(policy)),
             device_interrupts: evidence.device_interrupts.iter().map(|old| interrupt(old, self)).collect(),
+            files: evidence.files.iter().map(|file| self.file_pages(file)).collect(),
             unavailable: evidence
                 .unavailable
                 .iter()
@@ -312,5 +313,9 @@ impl Redaction {
             second: evidence.second.as_ref().map(|second| Box::new(self.evidence(second))),
             ..evidence.clone()
         }
+    }
+
+    fn file_pages(&mut self, file: &FilePages) -> FilePages {
+        FilePages { path: self.words.sentence(&file.path), ..file.clone() }
     }
 }

@@ -32,6 +32,9 @@ pub struct Evidence {
     pub pages: BTreeMap<NodeId, u64>,
     /// Resident file-backed pages by node. A policy does not move pages that are already in the page cache.
     pub file_pages: BTreeMap<NodeId, u64>,
+    /// The mapped files with the most pages in `file_pages`. Not recorded on machines with one memory node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FilePages>,
     /// Maximum number of resident pages of one of its processes, of which `pages` and `file_pages` saw a part; `None` if
     /// the kernel was asked for every page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +114,25 @@ pub struct Evidence {
     /// only the measured command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
+}
+
+/// Resident pages of a mapped file by node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePages {
+    pub path: String,
+    pub kind: FileKind,
+    pub pages: BTreeMap<NodeId, u64>,
+    /// Whether processes outside the trial mapped it, too: its pages are shared by the whole system.
+    pub is_shared: bool,
+}
+
+/// Kind of a mapped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    Program,
+    Library,
+    Data,
 }
 
 /// Memory use of a trial with a DRAM budget.

@@ -1,6 +1,7 @@
 //! Judges a trial by its requested placement and the evidence. Each threshold has its reason.
 
 mod budget;
+mod files;
 mod lost_time;
 mod pages;
 mod routes;
@@ -61,6 +62,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
             invalid.extend(unverified_binding(command));
             invalid.extend(other_policy(command));
             invalid.extend(pages::violations(command));
+            invalid.extend(files::violations(command));
             invalid.extend(not_far(command));
         }
         if evidence.second.is_none() && !trial.placement.server_cpus.is_empty() {
@@ -75,6 +77,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
     let mut suspect: Vec<String> = commands.iter().flat_map(disturbances).collect();
     if matches!(status, TrialStatus::Completed) {
         suspect.extend(commands.iter().filter_map(pages::spilled));
+        suspect.extend(commands.iter().flat_map(files::disturbances));
         suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
     }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {

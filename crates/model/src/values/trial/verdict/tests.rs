@@ -3,7 +3,7 @@
 use super::*;
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::placement::Placement;
-use crate::values::trial::{FarMemory, Role, ThreadBinding, TrialId};
+use crate::values::trial::{FarMemory, FileKind, FilePages, Role, ThreadBinding, TrialId};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;
 
@@ -534,4 +534,78 @@ fn trials_without_a_result_are_invalid() {
         let verdict = judge(&trial(), &status, &quiet());
         assert_eq!(verdict, Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
     }
+}
+
+/// A command that maps files; its memory is on node 0, as requested.
+fn with_files(
+    anonymous: u64,
+    files: &[(&str, FileKind, u64, u64)],
+    change: impl Fn(&mut Trial, &mut Evidence),
+) -> Verdict {
+    judged(|trial, seen| {
+        seen.thread_bindings = Vec::new();
+        seen.pages = [(NodeId(0), anonymous)].into();
+        let file = |&(path, kind, here, elsewhere): &(&str, FileKind, u64, u64)| FilePages {
+            path: path.into(),
+            kind,
+            pages: [(NodeId(0), here), (NodeId(1), elsewhere)].into(),
+            is_shared: false,
+        };
+        seen.files = files.iter().map(file).collect();
+        for file in &seen.files {
+            file.pages.iter().for_each(|(node, pages)| *seen.file_pages.entry(*node).or_insert(0) += pages);
+        }
+        change(trial, seen);
+    })
+}
+
+/// Seen in the NUMA guest: a trial read a file that an earlier trial had read on another node, and was valid.
+#[test]
+fn file_pages_on_other_nodes_are_suspect_or_invalid() {
+    let with =
+        |anonymous, kind, here, elsewhere| with_files(anonymous, &[("/data/a", kind, here, elsewhere)], |_, _| ());
+    let reason = "100 % of the pages that it mapped were pages of files in the page cache on nodes 1, requested 0 (most \
+                  of them: /data/a)";
+    let verdict = with(0, FileKind::Data, 0, 12_455);
+    assert!(verdict.grade == Grade::Invalid && verdict.reasons.contains(&reason.into()), "{verdict:?}");
+    let suspect = with(20_000, FileKind::Data, 0, 12_455);
+    let reason = "38 % of the pages that it mapped were pages of files in the page cache on nodes 1, requested 0 (most \
+                  of them: /data/a)";
+    assert_eq!(suspect, Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
+    for (kind, owner) in [(FileKind::Program, "its program"), (FileKind::Library, "its libraries")] {
+        let verdict = with(6_000, kind, 0, 1_000);
+        assert!(verdict.grade == Grade::Suspect && verdict.reasons[0].contains(owner), "{verdict:?}");
+    }
+    assert_eq!(with(10_000, FileKind::Data, 0, 1_000).grade, Grade::Valid, "less than a tenth");
+    assert_eq!(with(10, FileKind::Data, 0, 500).grade, Grade::Valid, "less than the second-level cache");
+    assert_eq!(with(10, FileKind::Data, 12_000, 0).grade, Grade::Valid, "on the requested node");
+}
+
+#[test]
+fn files_of_the_whole_system_and_of_unbound_trials_are_not_judged() {
+    let files = [("/usr/lib/libc.so.6", FileKind::Library, 0, 6_000)];
+    assert_eq!(with_files(1_000, &files, |_, _| ()).grade, Grade::Invalid);
+    assert_eq!(with_files(1_000, &files, |_, seen| seen.files[0].is_shared = true).grade, Grade::Valid);
+    let unbound = |trial: &mut Trial, seen: &mut Evidence| {
+        trial.placement.memory = MemoryPolicy::Kernel;
+        seen.memory_policy = Some("default".into());
+    };
+    assert_eq!(with_files(1_000, &files, unbound).grade, Grade::Valid);
+    let built_in = |_: &mut Trial, seen: &mut Evidence| seen.thread_bindings = vec![binding(0), binding(1)];
+    assert_eq!(with_files(1_000, &files, built_in).grade, Grade::Valid);
+}
+
+/// Each part is below a tenth or above; parts of one kind are summed, different kinds are not.
+#[test]
+fn files_are_judged_by_kind() {
+    let files = [
+        ("/data/a", FileKind::Data, 0, 700),
+        ("/data/b", FileKind::Data, 0, 800),
+        ("/opt/server", FileKind::Program, 0, 900),
+        ("/opt/lib.so", FileKind::Library, 0, 600),
+    ];
+    let verdict = with_files(7_000, &files, |_, _| ());
+    let expected = "15 % of the pages that it mapped were pages of files in the page cache on nodes 1, requested 0 (most \
+                    of them: /data/b)";
+    assert_eq!(verdict.reasons, [expected]);
 }

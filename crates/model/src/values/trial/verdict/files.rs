@@ -1,0 +1,78 @@
+//! Judges the memory nodes of the files that a command maps. A memory policy does not move pages that are already in
+//! the page cache, so they may be on the nodes of an earlier trial.
+
+use super::JudgedCommand;
+use crate::values::id_set::NodeSet;
+use crate::values::trial::{FileKind, FilePages};
+
+/// With a tenth of its pages on another node, a program whose accesses are all remote there loses some percent: as much
+/// as the differences that users act on.
+const ELSEWHERE_SUSPECT_MIN: f64 = 0.1;
+/// Most of its pages are not where the placement requires its memory.
+const ELSEWHERE_INVALID_MIN: f64 = 0.5;
+/// Smaller files fit in the L2 cache of a core (1 to 2 MiB), so their node has no lasting effect. In pages of 4 KiB.
+const PAGES_MIN: u64 = 512;
+
+/// Returns the reasons why most of the pages that the command maps were not on the promised nodes.
+pub(super) fn violations(command: &JudgedCommand<'_>) -> Vec<String> {
+    reasons(command, |share| share > ELSEWHERE_INVALID_MIN)
+}
+
+/// Returns the reasons why a part of the pages that the command maps was on other nodes than the promised ones.
+pub(super) fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
+    reasons(command, |share| share > ELSEWHERE_SUSPECT_MIN && share <= ELSEWHERE_INVALID_MIN)
+}
+
+fn reasons(command: &JudgedCommand<'_>, is_reason: impl Fn(f64) -> bool) -> Vec<String> {
+    let kinds = [FileKind::Data, FileKind::Program, FileKind::Library];
+    kinds
+        .into_iter()
+        .filter_map(|kind| Elsewhere::find(command, kind))
+        .filter(|it| is_reason(it.share))
+        .map(|it| it.reason)
+        .collect()
+}
+
+/// Pages of files of a kind on other nodes than the promised ones.
+struct Elsewhere {
+    /// Fraction of all pages that the command maps.
+    share: f64,
+    reason: String,
+}
+
+impl Elsewhere {
+    fn find(command: &JudgedCommand<'_>, kind: FileKind) -> Option<Self> {
+        let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
+        // A built-in kernel works on its arrays, whose pages are judged, and uses a small part of the program.
+        if !evidence.thread_bindings.is_empty() {
+            return None;
+        }
+        let strays = |file: &FilePages| {
+            file.pages.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, pages)| pages).sum::<u64>()
+        };
+        let files: Vec<&FilePages> =
+            evidence.files.iter().filter(|file| file.kind == kind && !file.is_shared && strays(file) > 0).collect();
+        let elsewhere: u64 = files.iter().map(|file| strays(file)).sum();
+        let largest = files.iter().max_by_key(|file| strays(file)).filter(|_| elsewhere >= PAGES_MIN)?;
+        let nodes: NodeSet = files
+            .iter()
+            .flat_map(|file| file.pages.iter())
+            .filter(|(node, pages)| !promised.contains(**node) && **pages > 0)
+            .map(|(node, _)| *node)
+            .collect();
+        let all: u64 = evidence.pages.values().chain(evidence.file_pages.values()).sum();
+        let share = elsewhere as f64 / all.max(elsewhere) as f64;
+        let owner = match kind {
+            FileKind::Data => "files",
+            FileKind::Program => "its program",
+            FileKind::Library => "its libraries",
+        };
+        let text = format!(
+            "{:.0} % of the pages that it mapped were pages of {owner} in the page cache on nodes {nodes}, requested \
+             {promised} (most of them: {})",
+            share * 100.0,
+            largest.path
+        );
+        Some(Self { share, reason: command.reason(text) })
+    }
+}

@@ -1,0 +1,49 @@
+//! Arguments of `nearfar where`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use model::analysis::residency::ContainerId;
+
+use super::TextOrJson;
+
+/// `nearfar where`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("subject").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "files", "command"]))]
+#[command(after_help = "Example: nearfar where --pid 1234\n\n\
+                        Exit status: with -- CMD that of CMD, 126 if CMD cannot be started, 127 if it does not exist")]
+pub struct WhereArgs {
+    /// Inspect this process and its descendants
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Inspect the processes of this systemd unit
+    #[arg(long, value_name = "NAME")]
+    pub unit: Option<String>,
+    /// Inspect the processes in this cgroup and the cgroups below it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Inspect the processes of this container
+    #[arg(long, value_name = "ID", value_parser = container)]
+    pub container: Option<Container>,
+    /// Inspect the page cache of these files
+    #[arg(long = "file", value_name = "PATH", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+    /// Command to run and to inspect every second until it ends; its standard output is redirected to standard error
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// A container, as typed and parsed.
+#[derive(Clone, Debug)]
+pub struct Container {
+    pub text: String,
+    pub id: ContainerId,
+}
+
+fn container(text: &str) -> Result<Container, String> {
+    Ok(Container { text: text.into(), id: ContainerId::parse(text)? })
+}

@@ -1,0 +1,175 @@
+//! `nearfar where`: memory of every kind is found on the node where it was placed, to the page, as in `numa_maps`.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::boot::{Boot, JobOutput, boot, disk};
+use crate::trials::{assert_invalid, assert_verified, reasons};
+
+const PAGE: u64 = 4096;
+const CASES: usize = 10;
+
+/// One boot for all tests of this file, with a disk.
+static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let drive = disk(directory.path())?;
+    boot(&Boot { flags: &["--qemu", &drive], job: include_str!("residency.sh"), store: None })
+});
+
+fn job_output(test: &str) -> Option<&'static JobOutput> {
+    OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
+}
+
+/// Pages by node.
+type Pages = BTreeMap<u32, u64>;
+
+/// Returns the pages of the parts of a kind, or of those whose name is `name` if it is not empty.
+fn pages(found: &Value, kind: &str, name: &str) -> Pages {
+    let parts = found["parts"].as_array().expect("a list of parts");
+    let mut pages = Pages::new();
+    for part in parts.iter().filter(|part| part["kind"] == kind && (name.is_empty() || part["name"] == name)) {
+        assert_eq!((&part["unattributed"], &part["margin"]), (&json!(0), &json!(0)), "{part}");
+        for (node, count) in of_nodes(part) {
+            *pages.entry(node).or_insert(0) += count;
+        }
+    }
+    pages
+}
+
+fn of_nodes(memory: &Value) -> Pages {
+    let by_node = memory["by_node"].as_object().expect("an object");
+    let entry = |(node, bytes): (&String, &Value)| {
+        (node.parse().expect("a node"), bytes.as_u64().expect("a number of bytes") / PAGE)
+    };
+    by_node.iter().map(entry).collect()
+}
+
+fn node(job: &JobOutput, case: usize, of: &str) -> u32 {
+    job.json(&format!("nodes-{case}"), &[0])[of].as_u64().expect("a node") as u32
+}
+
+#[test]
+fn planted_memory_is_found_on_its_node_to_the_page() {
+    let Some(job) = job_output("planted_memory_is_found_on_its_node_to_the_page") else { return };
+    assert_eq!(job.step("disk").status, 0, "{}", job.text("disk.stderr"));
+    for case in 0..CASES {
+        let found = job.json(&format!("where-{case}"), &[0]);
+        let on = |of: &str| node(job, case, of);
+        let check = |kind: &str, name: &str, expected: Pages| {
+            assert_eq!(pages(&found, kind, name), expected, "case {case}: {kind} {name}: {found:#}");
+        };
+        check("mapped-file", "/data/file", [(on("file"), 200 - 10)].into());
+        check("shared-memory", "/shared/ring", [(on("shared"), 50)].into());
+        check("huge-pages", "anonymous", [(on("file"), 1024)].into());
+        let heap = pages(&found, "heap", "");
+        assert_eq!(heap.keys().collect::<Vec<_>>(), [&on("heap")], "case {case}: {found:#}");
+        // The C library uses a few pages.
+        assert!((64..80).contains(&heap[&on("heap")]), "case {case}: {heap:?}");
+        let anonymous = pages(&found, "anonymous", "");
+        assert_eq!(anonymous.get(&on("anonymous")), Some(&100), "case {case}: {found:#}");
+        // The pages that the program has written of its files.
+        assert!((10..40).contains(&anonymous[&on("heap")]) && anonymous.len() == 2, "case {case}: {anonymous:?}");
+        let program = pages(&found, "program", "/data/text");
+        assert_eq!(program.keys().collect::<Vec<_>>(), [&on("text")], "case {case}: {found:#}");
+        assert_eq!(found["unseen"], json!([]), "case {case}");
+    }
+}
+
+/// Sums of `numa_maps` by node: of the heap, the stack, and all memory.
+#[test]
+fn memory_by_node_equals_numa_maps() {
+    let Some(job) = job_output("memory_by_node_equals_numa_maps") else { return };
+    for case in 0..CASES {
+        let found = job.json(&format!("where-{case}"), &[0]);
+        let numa_maps = job.text(&format!("numa-maps-{case}"));
+        let sums = |is_counted: &dyn Fn(&str) -> bool| {
+            let mut pages = Pages::new();
+            for word in numa_maps.lines().filter(|line| is_counted(line)).flat_map(str::split_whitespace) {
+                let Some((node, count)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) else {
+                    continue;
+                };
+                *pages.entry(node.parse().expect("a node")).or_insert(0) += count.parse::<u64>().expect("a count");
+            }
+            pages
+        };
+        assert_eq!(of_nodes(&found["total"]), sums(&|_| true), "case {case}: {found:#}\n{numa_maps}");
+        assert_eq!(of_nodes(&found["processes"][0]), of_nodes(&found["total"]));
+        for kind in ["heap", "stack"] {
+            let is_of_kind = |line: &str| line.split_whitespace().nth(2) == Some(kind);
+            assert_eq!(pages(&found, kind, ""), sums(&is_of_kind), "case {case}: {kind}\n{numa_maps}");
+        }
+    }
+}
+
+#[test]
+fn cached_files_are_found_on_their_nodes() {
+    let Some(job) = job_output("cached_files_are_found_on_their_nodes") else { return };
+    for case in 0..CASES {
+        let found = job.json(&format!("files-{case}"), &[0]);
+        for (index, (of, pages)) in [("file", Some(200)), ("text", None), ("shared", Some(50))].into_iter().enumerate()
+        {
+            let file = &found["files"][index];
+            let by_node = of_nodes(file);
+            let size = file["size"].as_u64().expect("a size").div_ceil(PAGE);
+            assert_eq!(by_node, [(node(job, case, of), pages.unwrap_or(size))].into(), "case {case}: {file:#}");
+            assert_eq!(file["cached_percent"], json!(100.0), "case {case}: {file:#}");
+        }
+    }
+    let part = &job.json("files-part", &[0])["files"][0];
+    let cached = of_nodes(part)[&1];
+    // Read-ahead brings in more than the program reads.
+    assert!((64..300).contains(&cached), "{part:#}");
+    assert_eq!(part["ranges"], json!([[0, cached * PAGE]]), "{part:#}");
+}
+
+#[test]
+fn remote_share_is_that_of_the_threads_node() {
+    let Some(job) = job_output("remote_share_is_that_of_the_threads_node") else { return };
+    for case in 0..CASES {
+        let found = job.json(&format!("where-{case}"), &[0]);
+        let group = &found["threads"][0];
+        let on = group["node"].as_u64().expect("it runs on a CPU of a node with memory") as u32;
+        let total = of_nodes(&found["total"]);
+        let all: u64 = total.values().sum();
+        let remote = 100.0 * (all - total.get(&on).copied().unwrap_or(0)) as f64 / all as f64;
+        let cpu: u64 = group["cpus"].as_str().expect("a list").parse().expect("one CPU");
+        assert_eq!((on, group["threads"].as_u64()), (u32::from(cpu >= 4), Some(1)), "{group:#}");
+        let found = found["remote_percent"].as_f64().expect("a share");
+        assert!((found - remote).abs() < 1e-9, "case {case}: {found} is not {remote}");
+    }
+}
+
+#[test]
+fn unsuitable_subjects_return_errors() {
+    let Some(job) = job_output("unsuitable_subjects_return_errors") else { return };
+    assert_eq!(job.step("files-dir").status, 2);
+    assert!(
+        job.text("files-dir.stderr").contains("/data is a directory, not a file"),
+        "{}",
+        job.text("files-dir.stderr")
+    );
+    let ended = job.text("ended.stderr");
+    assert!(job.step("ended").status == 2 && ended.ends_with("does not exist\n"), "{ended}");
+}
+
+/// The first trial that reads a file decides where it is for all later ones.
+#[test]
+fn trials_with_files_on_other_nodes_are_not_valid() {
+    let Some(job) = job_output("trials_with_files_on_other_nodes_are_not_valid") else { return };
+    let trial = |name: &str| &job.trials(name)[0];
+    ["model-0", "table-0", "table-unbound"].into_iter().for_each(|name| assert_verified(trial(name)));
+    let files = &trial("model-0")["evidence"]["files"];
+    assert_eq!((&files[0]["path"], &files[0]["kind"]), (&json!("/data/model"), &json!("data")));
+    assert_eq!(files[0]["pages"], json!({"0": 48 * 256}), "{files:#}");
+    assert_invalid(
+        trial("model-1"),
+        "were pages of files in the page cache on nodes 0, requested 1 (most of them: /data/model)",
+    );
+    let suspect = trial("table-1");
+    assert_eq!(suspect["verdict"], "suspect", "{suspect:#}");
+    let reason = "of the pages that it mapped were pages of files in the page cache on nodes 0, requested 1";
+    assert!(reasons(suspect).contains(reason), "{}", reasons(suspect));
+    assert_eq!(trial("table-unbound")["evidence"]["files"][0]["pages"], json!({"0": 8 * 256}));
+}

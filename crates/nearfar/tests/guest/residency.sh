@@ -1,0 +1,45 @@
+# Memory of known kind, size and node, and files whose pages are on known nodes.
+modprobe virtio_blk; modprobe crc32c_generic; modprobe ext4
+mkdir /data /shared
+has_disk() { [ -b /dev/vda ]; }
+wait_for has_disk
+step disk mount -t ext4 /dev/vda /data
+mount -t tmpfs tmpfs /shared
+
+plant() { # CASE: nodes derived from its number
+    heap=$(($1 % 3)) other=$((($1 + 1 + $1 / 3 % 2) % 3)) file=$(($1 / 2 % 3)) text=$(($1 / 4 % 3)) shared=$(($1 / 5 % 3))
+    echo 3 >/proc/sys/vm/drop_caches
+    rm -f /data/* /shared/*
+    meddle bound $file dd if=/dev/zero of=/data/file bs=4096 count=200
+    meddle bound $text cp /bin/meddle /data/text
+    meddle bound $shared dd if=/dev/zero of=/shared/ring bs=4096 count=50
+    sync
+    meddle bound $heap /data/text plant $other $file /data/file /shared/ring >/tmp/planted &
+    pid=$!
+    wait_for grep -q planted /tmp/planted
+    step "nodes-$1" echo "{\"heap\": $heap, \"anonymous\": $other, \"file\": $file, \"text\": $text, \"shared\": $shared}"
+    step "where-$1" nearfar where --pid $pid --format json
+    step "numa-maps-$1" cat /proc/$pid/numa_maps
+    step "files-$1" nearfar where --format json --file /data/file /data/text /shared/ring
+    kill $pid; wait $pid
+}
+for case in 0 1 2 3 4 5 6 7 8 9; do plant $case 2>/dev/null; done
+
+# A file that is cached in part: pages 64 to 191 are dropped.
+meddle bound 1 dd if=/dev/zero of=/data/part bs=4096 count=300
+sync; echo 3 >/proc/sys/vm/drop_caches
+meddle bound 1 dd if=/data/part of=/dev/null bs=4096 count=64
+step files-part nearfar where --format json --file /data/part
+step files-dir nearfar where --file /data
+step ended sh -c 'true & pid=$!; wait $pid; nearfar where --pid $pid'
+
+# A file that trials on node 0 have read first, for a trial on node 1. In another trial, it is a quarter of the pages.
+dd if=/dev/zero of=/data/model bs=1048576 count=48 2>/dev/null
+dd if=/dev/zero of=/data/table bs=1048576 count=8 2>/dev/null
+sync; echo 3 >/proc/sys/vm/drop_caches
+reads() { measured "$1" command --runs 1 --placement "$2" -- held read "$3" "$4" 4000; }
+reads model-0 node:0 /data/model 8
+reads model-1 node:1 /data/model 8
+reads table-0 node:0 /data/table 24
+reads table-1 node:1 /data/table 24
+reads table-unbound '-C 4' /data/table 24
