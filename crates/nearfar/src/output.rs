@@ -71,8 +71,8 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     let target = files::followed(path).map_err(write_error)?;
     let present = std::fs::metadata(&target).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
-        let mut file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;
-        return file.write_all(text.as_bytes()).map_err(write_error);
+        let special = files::open_special(&target);
+        return special.and_then(|mut file| file.write_all(text.as_bytes())).map_err(write_error);
     }
     let new = NewFile::create(&target).map_err(write_error)?;
     new.file().write_all(text.as_bytes()).and_then(|()| new.replace()).map_err(write_error)
