@@ -310,7 +310,14 @@ fn results_file_without_own_tables_is_refused_at_once() {
 fn endless_and_repetitive_input_files_are_limited() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
-    fs::write(dir.join("same.fio"), "[a]\n".repeat(2000)).expect("the directory is writable");
+    let jobs = format!("[global]\nsize=1m\nrw=read\nioengine=psync\n{}", "[a]\n".repeat(10_000));
+    fs::write(dir.join("same.fio"), jobs).expect("the directory is writable");
+    for (name, rows) in [("largest", 1000), ("larger", 9000)] {
+        let columns: String = (0..100).map(|column| format!(",c{column}")).collect();
+        let row = |row| format!("t{row},m,s,lower{}\n", ",2".repeat(100));
+        let text = format!("test,metric,unit,better{columns}\n{}", (0..rows).map(row).collect::<String>());
+        fs::write(dir.join(name), text).expect("the directory is writable");
+    }
     let xml = fs::read_to_string(MODEL).expect("the model exists");
     let xml = xml.replacen("os_index=\"0\"", "os_index=\"99999999999999999999\"", 3);
     fs::write(dir.join("huge.xml"), xml).expect("the directory is writable");
@@ -320,18 +327,22 @@ fn endless_and_repetitive_input_files_are_limited() {
             xml.replacen(&format!("\"{kind}\" os_index=\"0\""), &format!("\"{kind}\" os_index=\"4294967290\""), 1);
         fs::write(dir.join(format!("{kind}.xml")), xml).expect("the directory is writable");
     }
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["map", "--from", "Package.xml"], "the number 4294967290 of an object is larger than 65535"),
         (&["placements", "--from", "Core.xml"], "the number 4294967290 of an object is larger than 65535"),
         (&["run", "/dev/zero"], "larger than 1 MiB"),
         (&["run", "--fio", "/dev/zero"], "larger than 1 MiB"),
         (&["import", "/dev/zero"], "unknown file format"),
-        (&["run", "--fio", "same.fio", "--dry-run", "--sim", MODEL], ""),
+        (&["run", "--fio", "same.fio", "--dry-run", "--sim", MODEL], "already measured as a"),
+        (&["import", "larger", "--format", "table"], "larger line 1002: more than 100000 figures"),
+        (&["import", "largest", "--format", "table"], "imported 1000 rows of 100 columns"),
+        (&["compare", "--table", "largest"], "Against c0, by column"),
     ];
     for (args, expected) in cases {
         let start = Instant::now();
         let output = run(dir, args);
-        assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+        let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{args:?}: {}", text.chars().take(2000).collect::<String>());
         assert!(start.elapsed() < Duration::from_secs(20), "{args:?}: {:?}", start.elapsed());
     }
     for args in [["map", "--from", "huge.xml"], ["placements", "--from", "huge.xml"]] {
