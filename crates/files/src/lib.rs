@@ -26,7 +26,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Access, AtFlags, Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-pub use dir::{create, followed};
+pub use dir::{check_dir, create, create_dirs, followed, open_dir, open_special};
 pub use new_file::NewFile;
 pub use private_dir::PrivateDir;
 pub use temp_dir::{TempDir, remove_stale};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, unlinkat};
 use rustix::io::Errno;
 
 use crate::dir::{open_parent, readable, sync};
@@ -75,7 +75,7 @@ impl NewFile {
     pub fn replace(mut self) -> io::Result<()> {
         let old = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if let Some(old) = old.ok().filter(|old| FileType::from_raw_mode(old.st_mode) == FileType::RegularFile) {
-            self.file.set_permissions(Permissions::from_mode(old.st_mode & 0o7777))?;
+            self.file.set_permissions(Permissions::from_mode(kept_mode(&old)))?;
         }
         self.file.sync_all()?;
         if self.named.is_none() {
@@ -101,6 +101,12 @@ impl Drop for NewFile {
             let _ = unlinkat(&self.dir, named.as_str(), AtFlags::empty()); // a leftover has an unused name
         }
     }
+}
+
+/// Returns the permissions of a replaced file. With those of another user's file, only this user can write to the new
+/// one. It is never set-user-ID, because it may have another owner.
+fn kept_mode(old: &Stat) -> u32 {
+    if old.st_uid == rustix::process::geteuid().as_raw() { old.st_mode & 0o777 } else { old.st_mode & 0o755 }
 }
 
 /// Creates a file without a name; `None` if the file system has none, or if it could not be named later.
@@ -192,7 +198,7 @@ fn rename_new(dir: &OwnedFd, from: &str, to: &OsStr) -> io::Result<()> {
 mod tests {
     use std::fs;
     use std::io::Write;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -247,6 +253,24 @@ mod tests {
         used.lock().unwrap();
         NewFile::create(&path).unwrap().replace().unwrap();
         assert_eq!(names(dir.path()), [".a.1123456789abcdef.nearfar-partial", "a"]);
+    }
+
+    #[test]
+    fn permissions_of_other_users_are_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let replaced = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            NewFile::create(&path).unwrap().replace().unwrap();
+            fs::metadata(&path).unwrap().permissions().mode() & 0o7777
+        };
+        fs::write(&path, "").unwrap();
+        assert_eq!(replaced(0o4777), 0o777, "never set-user-ID");
+        if chown(&path, Some(65_534), None).is_err() {
+            return println!("skipped: permissions_of_other_users_are_not_kept: requires root");
+        }
+        assert_eq!(replaced(0o4777), 0o755);
+        assert_eq!(fs::metadata(&path).unwrap().uid(), rustix::process::geteuid().as_raw());
     }
 
     #[test]

@@ -12,6 +12,9 @@ mod error;
 pub mod kubernetes;
 mod launcher;
 mod name;
+#[cfg(test)]
+#[path = "../../model/tests/nasty/mod.rs"]
+mod nasty;
 mod node_engine;
 mod parallel;
 mod protocol;

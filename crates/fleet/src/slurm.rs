@@ -3,6 +3,8 @@
 
 use std::process::{Command, Output};
 
+use model::values::shell::quote_arg;
+
 use crate::child::ChildExit;
 use crate::error::{NodeError, NodeErrorKind};
 use crate::launcher::{Launcher, QueueState, Scheduler};
@@ -121,12 +123,17 @@ impl Scheduler for Slurm {
         command.args(["--parsable", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue", "--output=/dev/null"]);
         command.args([format!("--nodelist={node}"), format!("--job-name={}", name(node, job))]);
         self.in_partition(&mut command);
-        // The quoted delimiter prevents expansion by the shell. The request is one line of JSON, never the delimiter.
         let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
-        let program = model::values::shell::quote_arg(&self.program);
-        command.arg(format!("--wrap=exec {program} {NODE_SUBCOMMAND} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n"));
+        command.arg(format!("--wrap={}", batch_script(&self.program, &request)));
         output_of(&mut command).map(|_| ())
     }
+}
+
+/// Returns the shell commands of a job. The request is one line of JSON, so it cannot contain the delimiter, whose quotes
+/// prevent expansion by the shell.
+fn batch_script(program: &str, request: &str) -> String {
+    let program = quote_arg(program);
+    format!("exec {program} {NODE_SUBCOMMAND} <<'END OF REQUEST'\n{request}\nEND OF REQUEST\n")
 }
 
 /// Returns the id of nearfar's running batch job on a node.
@@ -159,3 +166,6 @@ fn output_of(command: &mut Command) -> Result<String, NodeError> {
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
+
+#[cfg(test)]
+mod tests;

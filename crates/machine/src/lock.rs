@@ -81,7 +81,7 @@ impl MachineLock {
 
     fn in_state(dir: &Path) -> Result<Self, LockError> {
         let path = dir.join("lock");
-        let file = std::fs::create_dir_all(dir).and_then(|()| open(&path, 0o600));
+        let file = files::create_dirs(dir).and_then(|()| files::check_dir(dir)).and_then(|()| open(&path, 0o600));
         Self::locked(file, &path)
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use files::PrivateDir;
 use fleet::kubernetes::{EXPERIMENT_KEY, PodJobSpec};
 use fleet::{
     JobName, JobSpec, JobState, JobStatus, NodeName, REQUEST_BYTES_MAX, Request, RequestBody, Response, ResponseBody,
@@ -75,7 +76,7 @@ pub fn pod_job(file: &Path, node: &NodeName, common: &GlobalArgs) -> Result<Opti
     let words = for_node(&spec.words, node);
     let order = JobSpec { job: spec.job, experiment: read(&file.with_file_name(EXPERIMENT_KEY))?, words };
     let job = JobsDir::of(node, common)?.job(&order.job);
-    std::fs::create_dir_all(&job.path).map_err(|error| write_error(&job.path, &error))?;
+    job.create_dir()?;
     let mut lock = job.try_lock()?.ok_or_else(|| CliError::failure(format!("'{}' is already running", job.name)))?;
     save(&job, &order)?;
     if let Some(stored) = job.stored().map_err(CliError::failure)?.filter(|stored| stored.ended) {
@@ -134,6 +135,28 @@ impl JobDir {
         self.path.join(name)
     }
 
+    /// The directory of all jobs, that of the job on all nodes, and its own. If another user could replace a file in
+    /// them, that user could replace the commands of the job.
+    fn dirs(&self) -> impl Iterator<Item = &Path> {
+        [2, 1, 0].into_iter().filter_map(|above| self.path.ancestors().nth(above))
+    }
+
+    fn create_dir(&self) -> Result<(), CliError> {
+        let above = self.dirs().next().map_or(&*self.path, files::dir_of);
+        files::create_dirs(above).map_err(|error| write_error(above, &error))?;
+        let mut dirs = self.dirs();
+        dirs.try_for_each(|dir| PrivateDir::open_or_create(dir).map(drop).map_err(|error| write_error(dir, &error)))
+    }
+
+    /// Whether the job exists.
+    fn exists(&self) -> Result<bool, CliError> {
+        if !self.path.is_dir() {
+            return Ok(false);
+        }
+        self.dirs().try_for_each(|dir| PrivateDir::open(dir).map(drop).map_err(|error| write_error(dir, &error)))?;
+        Ok(true)
+    }
+
     fn open_lock(&self) -> Result<File, CliError> {
         let path = self.file("lock");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -169,7 +192,7 @@ impl JobDir {
 
     fn status(&self, started: bool) -> Result<JobStatus, CliError> {
         let bare = |state| JobStatus { started, ..JobStatus::bare(&self.name, state, String::new()) };
-        if !self.path.is_dir() {
+        if !self.exists()? {
             return Ok(bare(JobState::Absent));
         }
         // The lock is checked before the file: if it is free, the file is final.
@@ -248,7 +271,7 @@ fn follow(job: &JobDir, started: bool, watch: bool) -> Result<(), CliError> {
 }
 
 fn ensure_started(job: &JobDir, order: &JobSpec) -> Result<bool, CliError> {
-    std::fs::create_dir_all(&job.path).map_err(|error| write_error(&job.path, &error))?;
+    job.create_dir()?;
     let Some(lock) = job.try_lock()? else { return Ok(false) };
     save(job, order)?;
     if job.stored().map_err(CliError::failure)?.is_some_and(|stored| stored.ended) {
@@ -297,7 +320,7 @@ fn send_statuses(jobs_dir: &JobsDir, jobs: &[JobName]) -> Result<(), CliError> {
 fn copy(job: &JobDir) -> Result<(), CliError> {
     // A concurrent trial has priority.
     machine::priority::lower_priority();
-    if !job.path.is_dir() {
+    if !job.exists()? {
         return Err(
             CliError::usage(format!("no job '{}' on the node", job.name)).hint("nearfar fleet status lists the jobs")
         );

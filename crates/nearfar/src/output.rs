@@ -86,7 +86,7 @@ pub fn write_streamed(
     let target = files::followed(path).map_err(write_error)?;
     let present = std::fs::metadata(&target).ok();
     if present.as_ref().is_some_and(|present| !present.is_file()) {
-        let file = std::fs::OpenOptions::new().write(true).open(&target).map_err(write_error)?;
+        let file = files::open_special(&target).map_err(write_error)?;
         return buffered(&file, path, stream);
     }
     let new = NewFile::create(&target).map_err(write_error)?;

@@ -3,9 +3,11 @@
 
 #[path = "../../model/tests/nasty/mod.rs"]
 mod nasty;
+mod own_systemd;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Sender, channel};
 
@@ -13,11 +15,13 @@ use machine::topology::TopologySource;
 use model::placements::placement::{CommandLines, KernelFeatures, lines, parse};
 use model::values::shell::quote_argv;
 
-/// Lists for programs that take more than a few milliseconds to start.
-const FEW: usize = 40;
+/// Lists in one line, for programs that take more than a few milliseconds to start.
+const BATCH: usize = 50;
+/// The argument after each list.
+const END: &str = "\u{1}";
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
 const FEATURES: KernelFeatures = KernelFeatures { weighted_interleave: false, far: false };
-/// Prints each argument, followed by NUL, and U+0001.
+/// Prints each argument, followed by NUL.
 const PRINT: [&str; 3] = ["/usr/bin/env", "printf", "%s\\0"];
 
 /// Returns the lines of a placement for a command, on a machine with two memory nodes.
@@ -27,8 +31,10 @@ fn printed(placement: &str, argv: &[String]) -> CommandLines {
     lines(&placement, &machine, &quote_argv(argv))
 }
 
-fn command_of(words: &[String]) -> Vec<String> {
-    PRINT.iter().map(ToString::to_string).chain(["x".into()]).chain(words.iter().cloned()).collect()
+/// Returns the command that prints the words of all lists.
+fn command_of(lists: &[Vec<String>]) -> Vec<String> {
+    let words = lists.iter().flat_map(|words| words.iter().map(String::as_str).chain([END]));
+    PRINT.into_iter().chain(words).map(String::from).collect()
 }
 
 /// Whether a program can run here; `probe` are arguments with which it succeeds.
@@ -42,57 +48,67 @@ fn is_usable(test: &str, program: &str, probe: &[&str]) -> bool {
     false
 }
 
-/// Runs the printed lines of `count` lists in a shell and compares the arguments that the program got.
-fn check(count: usize, line: impl Fn(&[String]) -> String) {
-    let lists: Vec<Vec<String>> = nasty::lists().into_iter().take(count).collect();
-    let script: String = lists.iter().map(|words| format!("{}; printf '\\1\\0'\n", line(&command_of(words)))).collect();
-    let mut shell = Command::new("sh");
-    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut shell = shell.spawn().expect("sh starts");
-    let mut stdin = shell.stdin.take().expect("piped");
-    let writer = std::thread::spawn(move || stdin.write_all(script.as_bytes()));
-    let output = shell.wait_with_output().expect("sh ends");
-    writer.join().expect("no panic").expect("sh reads its script");
+fn in_shell(script: &Path) -> Output {
+    Command::new("sh").arg(script).stdin(Stdio::null()).output().expect("sh starts")
+}
+
+/// Runs the printed lines of all lists with `run` and compares the arguments that the program got.
+fn check(batch: usize, line: impl Fn(&[String]) -> String, run: impl Fn(&Path) -> Output) {
+    let lists = nasty::lists();
+    let lines: Vec<String> = lists.chunks(batch).map(|lists| line(&command_of(lists))).collect();
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let script = dir.path().join("lines.sh");
+    std::fs::write(&script, lines.join("\n")).expect("the directory is writable");
+    let output = run(&script);
     let text = String::from_utf8(output.stdout).expect("the words are UTF-8");
-    let got: Vec<Vec<&str>> =
-        text.split_terminator("\u{1}\0").map(|list| list.split_terminator('\0').collect()).collect();
-    assert_eq!(got.len(), count, "{}", String::from_utf8_lossy(&output.stderr));
+    let end = format!("{END}\0");
+    let got: Vec<Vec<&str>> = text.split_terminator(&end).map(|list| list.split_terminator('\0').collect()).collect();
+    assert_eq!(got.len(), lists.len(), "{}", String::from_utf8_lossy(&output.stderr));
     for (words, got) in lists.iter().zip(got) {
-        assert_eq!(&got[1..], words);
+        assert_eq!(got, *words);
     }
 }
 
 #[test]
 fn taskset_line_runs_the_original_arguments() {
     if is_usable("taskset", "taskset", &["-c", "0", "true"]) {
-        check(nasty::LISTS, |argv| printed("-C 0", argv).taskset.expect("CPUs can be expressed"));
+        check(1, |argv| printed("-C 0", argv).taskset.expect("CPUs can be expressed"), in_shell);
     }
 }
 
 #[test]
 fn numactl_line_runs_the_original_arguments() {
     if is_usable("numactl", "numactl", &["-C", "0", "true"]) {
-        check(nasty::LISTS, |argv| printed("-C 0", argv).numactl.expect("it can express everything"));
+        check(1, |argv| printed("-C 0", argv).numactl.expect("it can express everything"), in_shell);
     }
 }
 
 #[test]
 fn hwloc_bind_line_runs_the_original_arguments() {
     if is_usable("hwloc-bind", "hwloc-bind", &["--physical", "--cpubind", "pu:0", "--", "true"]) {
-        check(FEW, |argv| printed("-C 0", argv).hwloc_bind.expect("CPUs can be expressed"));
+        check(BATCH, |argv| printed("-C 0", argv).hwloc_bind.expect("CPUs can be expressed"), in_shell);
     }
 }
 
 #[test]
 fn openmp_line_runs_the_original_arguments() {
-    check(nasty::LISTS, |argv| printed("-C 0", argv).openmp.expect("CPUs can be expressed"));
+    check(1, |argv| printed("-C 0", argv).openmp.expect("CPUs can be expressed"), in_shell);
 }
 
+/// With the service manager of this machine, or with one that the test starts.
 #[test]
 fn systemd_run_line_runs_the_original_arguments() {
-    if is_usable("systemd-run", "systemd-run", &["--pipe", "--wait", "true"]) {
-        check(FEW, |argv| printed("-C 0", argv).systemd_run.expect("CPUs can be expressed"));
+    let line = |argv: &[String]| printed("-C 0", argv).systemd_run.expect("CPUs can be expressed");
+    let probe = Command::new("systemd-run").args(["--pipe", "--wait", "true"]).stdin(Stdio::null()).output();
+    if probe.is_ok_and(|output| output.status.success()) {
+        return check(BATCH, line, in_shell);
     }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    if let Err(reason) = own_systemd::run(&dir.path().join("none")) {
+        return println!("skipped: systemd_run_line_runs_the_original_arguments: {reason}");
+    }
+    let of_user = |argv: &[String]| line(argv).replacen("systemd-run ", "systemd-run --user ", 1);
+    check(BATCH, of_user, |script| own_systemd::run(script).expect("it ran before"));
 }
 
 #[test]
@@ -132,8 +148,8 @@ fn docker_line_sends_the_original_arguments() {
             std::thread::spawn(move || serve(stream, &sender));
         }
     });
-    for words in nasty::lists().into_iter().take(FEW) {
-        let line = printed("-C 0 -m 0", &command_of(&words)).docker.expect("it can be expressed");
+    for lists in nasty::lists().chunks(BATCH) {
+        let line = printed("-C 0 -m 0", &command_of(lists)).docker.expect("it can be expressed");
         // The user replaces IMAGE.
         let line = line.replacen("IMAGE", "image", 1);
         let mut shell = Command::new("sh");
@@ -143,7 +159,7 @@ fn docker_line_sends_the_original_arguments() {
         let request: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
         assert_eq!(request["Image"], "image");
         assert_eq!(request["HostConfig"]["CpusetCpus"], "0");
-        assert_eq!(request["Cmd"], serde_json::json!(command_of(&words)));
+        assert_eq!(request["Cmd"], serde_json::json!(command_of(lists)));
     }
 }
 
@@ -208,6 +224,29 @@ fn libvirt_elements_pin_the_cpus() {
         drop(stdin);
         let output = python.wait_with_output().expect("it ends");
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected, "{elements}");
+    }
+}
+
+/// Validates domains with libvirt's own schema.
+#[test]
+fn libvirt_elements_match_the_schema() {
+    if !is_usable("libvirt_elements_match_the_schema", "virt-xml-validate", &["--help"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let is_valid = |elements: &str| {
+        let file = dir.path().join("domain.xml");
+        let system = "<name>a</name><memory>1048576</memory><os><type>hvm</type></os>";
+        std::fs::write(&file, format!("<domain type='kvm'>{system}{elements}</domain>")).expect("writable");
+        let mut validate = Command::new("virt-xml-validate");
+        let output = validate.arg(&file).arg("domain").output().expect("it starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(!is_valid("<vcpu placement='static'>1</vcpu><cputune><vcpupin vcpu='0' cpuset='x'/></cputune>").0);
+    for placement in ["-C 0", "-C 0-1,4", "-C 1 -m 1", "-C 0 -i 0-1", "-C 0 -p 1", "compact+loose"] {
+        let elements = printed(placement, &["true".into()]).libvirt.expect("it can be expressed");
+        let (is_valid, complaint) = is_valid(&elements);
+        assert!(is_valid, "{elements}: {complaint}");
     }
 }
 

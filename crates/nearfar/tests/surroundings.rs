@@ -2,10 +2,12 @@
 //! changed, nothing is mixed, nothing is left.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use fleet::{JobName, JobSpec, NodeName, Request, RequestBody};
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
 const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/results-0.1/results.db");
@@ -86,23 +88,38 @@ fn links_of_another_user_are_refused_in_every_place() {
     let sim = format!("{MODEL}:7");
     let export = ["--store", "r.db", "export", "-o"];
     let measure = |store| ["--store", store, "measure", "queens", "-r", "2", "--sim", &sim].map(String::from).to_vec();
-    let copy = ["--store", "r.db", "measure", "file-copy", "-r", "1", "--quiet"].map(String::from).to_vec();
     let owned = |args: &[&str]| args.iter().map(ToString::to_string).collect::<Vec<_>>();
-    // Output files, graphs and their build directories, results files, directories of trials.
+    let copy = owned(&["--store", "r.db", "measure", "file-copy", "-r", "1", "--quiet"]);
+    let command = owned(&["--store", "r.db", "measure", "command", "-r", "1", "--", "true"]);
+    let io = ["--store", "r.db", "measure", "io", "-r", "1", "--set", "rw=randwrite", "--set"];
+    let expand = |trace| owned(&["expand", "--dram", "64MiB", "--trace", trace, "--", "true"]);
+    // Output files, graphs and their build directories, results files, directories of trials, of the undo journal and of
+    // jobs, files of workloads and traces.
     let cases = [
         (owned(&[&export[..], &["f"]].concat()), ""),
         (owned(&[&export[..], &["d/out.csv"]].concat()), ""),
         (owned(&["--store", "r.db", "report", "--output", "d/out.html"]), ""),
+        (owned(&["man", "--output-dir", "d/new/pages"]), ""),
         (owned(&["graph", "build", "--scale", "10", "-o", "d/g"]), ""),
         (owned(&["graph", "build", "--scale", "14", "--dram", "40MiB", "-o", "d/g"]), ""),
         (owned(&["--store", "r.db", "share", "-o", "d/shared.db"]), ""),
         (measure("d/new.db"), ""),
         (measure("f"), ""),
-        (copy, "d"),
+        (copy, "TMPDIR=d"),
+        (command, "NEARFAR_STATE=d/state"),
+        (owned(&["--store", "d/r.db", "__node"]), ""),
+        (owned(&[&io[..], &["file=d/new"]].concat()), ""),
+        (owned(&[&io[..], &["file=f", "--allow-overwrite", "f"]].concat()), ""),
+        (expand("f"), ""),
+        (expand("d/trace"), ""),
     ];
-    for (args, tmp) in cases {
+    fs::write(dir.join("request"), start_request()).expect("the directory is writable");
+    for (args, variable) in cases {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let output = nearfar(dir, &args).env("TMPDIR", dir.join(tmp)).output().expect("the program starts");
+        let mut command = nearfar(dir, &args);
+        command.envs(variable.split_once('=').map(|(name, path)| (name, dir.join(path))));
+        command.stdin(fs::File::open(dir.join("request")).expect("the file exists"));
+        let output = command.output().expect("the program starts");
         let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("is a symbolic link of another user"), "{args:?}: {text}");
         assert_eq!(names(&dir.join("target"), ""), [""; 0], "{args:?}");
@@ -111,6 +128,52 @@ fn links_of_another_user_are_refused_in_every_place() {
     // Links of this user are followed.
     succeeds(dir, &[&export[..], &["own/out.csv"]].concat());
     assert_eq!(names(&dir.join("target"), ""), ["out.csv"]);
+}
+
+/// The request of a coordinator that starts a job.
+fn start_request() -> Vec<u8> {
+    let (job, node) = (JobName::parse("job").expect("a valid name"), NodeName::parse("node").expect("a valid name"));
+    let order = JobSpec { job, experiment: String::new(), words: Vec::new() };
+    Request::new(&node, RequestBody::Start { order, watch: false }).to_bytes()
+}
+
+#[test]
+fn files_of_another_user_are_not_reused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    small_run(dir, "r.db");
+    let planted = ["out.csv", "trace", "pipe", "fleet", "state"].map(|name| dir.join(name));
+    for (path, make) in planted.iter().zip(["touch", "touch", "mkfifo", "mkdir", "mkdir"]) {
+        assert!(Command::new(make).arg(path).status().expect("coreutils are installed").success());
+        fs::set_permissions(path, fs::Permissions::from_mode(0o4777)).expect("the file belongs to this user");
+    }
+    if planted.iter().any(|path| chown(path, Some(OTHER), None).is_err()) {
+        return println!("skipped: files_of_another_user_are_not_reused: requires root");
+    }
+    let export = ["--store", "r.db", "export", "-o"];
+    succeeds(dir, &[&export[..], &["out.csv"]].concat());
+    let new = fs::metadata(dir.join("out.csv")).expect("it was written");
+    assert_eq!((new.uid(), new.mode() & 0o7777), (0, 0o755));
+    // Whether this machine supports expansion or not, the trace is created first.
+    run(dir, &["expand", "--dram", "64MiB", "--trace", "trace", "--", "true"]);
+    assert_eq!(fs::metadata(dir.join("trace")).expect("it was written").uid(), 0);
+    fs::write(dir.join("request"), start_request()).expect("the directory is writable");
+    let command = ["--store", "r.db", "measure", "command", "-r", "1", "--", "true"];
+    let cases: [(&[&str], &str); 3] = [
+        (&[&export[..], &["pipe"]].concat(), "pipe belongs to another user"),
+        (&["--store", "r.db", "__node"], "it belongs to another user"),
+        (&command, "state belongs to another user"),
+    ];
+    for (args, expected) in cases {
+        let mut command = nearfar(dir, args);
+        command.stdin(fs::File::open(dir.join("request")).expect("the file exists"));
+        let output = command.output().expect("the program starts");
+        let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+    for name in ["fleet", "state"] {
+        assert_eq!(names(&dir.join(name), ""), [""; 0], "{name}");
+    }
 }
 
 #[test]
@@ -247,7 +310,14 @@ fn results_file_without_own_tables_is_refused_at_once() {
 fn endless_and_repetitive_input_files_are_limited() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
-    fs::write(dir.join("same.fio"), "[a]\n".repeat(2000)).expect("the directory is writable");
+    let jobs = format!("[global]\nsize=1m\nrw=read\nioengine=psync\n{}", "[a]\n".repeat(10_000));
+    fs::write(dir.join("same.fio"), jobs).expect("the directory is writable");
+    for (name, rows) in [("largest", 1000), ("larger", 9000)] {
+        let columns: String = (0..100).map(|column| format!(",c{column}")).collect();
+        let row = |row| format!("t{row},m,s,lower{}\n", ",2".repeat(100));
+        let text = format!("test,metric,unit,better{columns}\n{}", (0..rows).map(row).collect::<String>());
+        fs::write(dir.join(name), text).expect("the directory is writable");
+    }
     let xml = fs::read_to_string(MODEL).expect("the model exists");
     let xml = xml.replacen("os_index=\"0\"", "os_index=\"99999999999999999999\"", 3);
     fs::write(dir.join("huge.xml"), xml).expect("the directory is writable");
@@ -257,18 +327,22 @@ fn endless_and_repetitive_input_files_are_limited() {
             xml.replacen(&format!("\"{kind}\" os_index=\"0\""), &format!("\"{kind}\" os_index=\"4294967290\""), 1);
         fs::write(dir.join(format!("{kind}.xml")), xml).expect("the directory is writable");
     }
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["map", "--from", "Package.xml"], "the number 4294967290 of an object is larger than 65535"),
         (&["placements", "--from", "Core.xml"], "the number 4294967290 of an object is larger than 65535"),
         (&["run", "/dev/zero"], "larger than 1 MiB"),
         (&["run", "--fio", "/dev/zero"], "larger than 1 MiB"),
         (&["import", "/dev/zero"], "unknown file format"),
-        (&["run", "--fio", "same.fio", "--dry-run", "--sim", MODEL], ""),
+        (&["run", "--fio", "same.fio", "--dry-run", "--sim", MODEL], "already measured as a"),
+        (&["import", "larger", "--format", "table"], "larger line 1002: more than 100000 figures"),
+        (&["import", "largest", "--format", "table"], "imported 1000 rows of 100 columns"),
+        (&["compare", "--table", "largest"], "Against c0, by column"),
     ];
     for (args, expected) in cases {
         let start = Instant::now();
         let output = run(dir, args);
-        assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+        let text = stderr(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains(expected), "{args:?}: {}", text.chars().take(2000).collect::<String>());
         assert!(start.elapsed() < Duration::from_secs(20), "{args:?}: {:?}", start.elapsed());
     }
     for args in [["map", "--from", "huge.xml"], ["placements", "--from", "huge.xml"]] {

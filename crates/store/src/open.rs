@@ -53,7 +53,7 @@ impl Store {
             return Self::sign_in(path, OpenMode::Make);
         }
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            std::fs::create_dir_all(directory).map_err(|error| refused(directory, &error))?;
+            files::create_dirs(directory).map_err(|error| refused(directory, &error))?;
         }
         // SQLite follows links, also those of other users.
         files::followed(path).map_err(|error| refused(path, &error))?;

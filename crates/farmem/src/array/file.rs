@@ -1,9 +1,9 @@
 //! An unnamed file used as memory: all of its space is allocated at creation, and it is deleted when it is closed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use model::values::units::Bytes;
@@ -128,29 +128,29 @@ impl FarFile {
 }
 
 pub(super) fn unnamed(dir: &Path, flags: i32) -> io::Result<File> {
+    let dir = files::open_dir(dir)?;
     let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::EXCL | OFlags::from_bits_retain(flags as u32);
-    match rustix::fs::open(dir, how, Mode::from_bits_retain(MODE)) {
+    match rustix::fs::openat(&dir, ".", how, Mode::from_bits_retain(MODE)) {
         Ok(file) => Ok(file.into()),
         // Kernels that do not know the flag return EISDIR.
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => made_and_unlinked(dir, flags),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => made_and_unlinked(&dir, flags),
         Err(errno) => Err(errno.into()),
     }
 }
 
 /// For file systems without `O_TMPFILE` (NFS, old overlays).
-pub(super) fn made_and_unlinked(dir: &Path, flags: i32) -> io::Result<File> {
-    let path = dir.join(format!(".nearfar-far-{}", files::random_name()?));
-    let mut how = OpenOptions::new();
-    let file = how.read(true).write(true).create_new(true).mode(MODE).custom_flags(flags).open(&path);
-    match file {
+pub(super) fn made_and_unlinked(dir: &OwnedFd, flags: i32) -> io::Result<File> {
+    let name = format!(".nearfar-far-{}", files::random_name()?);
+    let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::from_bits_retain(flags as u32);
+    match rustix::fs::openat(dir, &name, how, Mode::from_bits_retain(MODE)) {
         // The name belongs to another process.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(Errno::EXIST) => Err(Errno::EXIST.into()),
         // The kernel creates the file before it finds that the file system does not support O_DIRECT.
         file => {
-            let unlinked = std::fs::remove_file(&path);
+            let unlinked = rustix::fs::unlinkat(dir, &name, AtFlags::empty());
             let file = file?;
             unlinked?;
-            Ok(file)
+            Ok(file.into())
         }
     }
 }

@@ -263,7 +263,7 @@ fn far_file_is_allocated_unnamed_and_private() {
     assert_eq!((metadata.mode() & 0o7777, metadata.nlink()), (0o600, 0));
     assert_eq!(names(dir.path()), [""; 0]);
     // Fallbacks for file systems without these features.
-    let other = super::file::made_and_unlinked(dir.path(), 0).unwrap();
+    let other = super::file::made_and_unlinked(&files::open_dir(dir.path()).unwrap(), 0).unwrap();
     super::file::fill_with_zeros(&other, (3 << 20) + 4096).unwrap();
     let metadata = other.metadata().unwrap();
     assert_eq!((metadata.mode() & 0o7777, metadata.nlink(), metadata.len()), (0o600, 0, (3 << 20) + 4096));

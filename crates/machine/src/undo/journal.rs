@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use files::NewFile;
 use model::values::undo::SettingChange;
 
+use super::EXPANSIONS;
+
 /// File name in the state directory.
 const NAME: &str = "undo.journal";
 
@@ -38,28 +40,34 @@ impl Journal {
 
     /// Reads the file. Restoring writes its values, so no other user, root excepted, may have changed it.
     fn text(&self) -> io::Result<String> {
-        let mut file =
-            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;
+        self.dirs().into_iter().try_for_each(files::check_dir)?;
+        let mut text = String::new();
+        self.open(OpenOptions::new().read(true))?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Returns the directories in which another user could replace the journal, the state directory first.
+    fn dirs(&self) -> Vec<&Path> {
+        let is_expansion = self.dir.parent().is_some_and(|dir| dir.ends_with(EXPANSIONS));
+        let mut dirs: Vec<&Path> = self.dir.ancestors().take(if is_expansion { 3 } else { 1 }).collect();
+        dirs.reverse();
+        dirs
+    }
+
+    fn open(&self, options: &mut OpenOptions) -> io::Result<File> {
+        let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(self.path())?;
         let about = file.metadata()?;
         let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&about.uid()) && about.mode() & 0o022 == 0;
         if !(is_trusted && about.is_file()) {
             return Err(io::Error::new(ErrorKind::PermissionDenied, "another user can change it"));
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok(text)
+        Ok(file)
     }
 
     /// Appends a line. On return, the line and the directory entry are synced to disk.
     pub(super) fn add(&self, change: &SettingChange) -> io::Result<()> {
-        create_dir_synced(&self.dir)?;
-        files::followed(&self.path())?;
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o644)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(self.path())?;
+        self.dirs().into_iter().try_for_each(|dir| create_dir_synced(dir).and_then(|()| files::check_dir(dir)))?;
+        let mut file = self.open(OpenOptions::new().append(true).create(true).mode(0o644))?;
         file.write_all(line(change).as_bytes())?;
         file.sync_all()?;
         File::open(&self.dir)?.sync_all()
@@ -94,12 +102,10 @@ fn create_dir_synced(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_dir_synced(parent)?;
-        std::fs::create_dir(dir)?;
-        return File::open(parent)?.sync_all();
-    }
-    std::fs::create_dir(dir)
+    let parent = files::dir_of(dir);
+    create_dir_synced(parent)?;
+    files::create_dirs(dir)?;
+    File::open(parent)?.sync_all()
 }
 
 #[cfg(test)]
@@ -150,6 +156,33 @@ mod tests {
         std::fs::rename(journal.path(), dir.path().join("other")).unwrap();
         std::os::unix::fs::symlink("other", journal.path()).unwrap();
         assert!(refused().is_some(), "a link is not followed");
+        assert!(journal.add(&change("2")).is_err());
+        assert_eq!(std::fs::read_to_string(dir.path().join("other")).unwrap(), line(&change("1")));
+    }
+
+    #[test]
+    fn journal_in_a_directory_of_others_is_neither_read_nor_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::in_dir(&dir.path().join("state"));
+        journal.add(&change("1")).unwrap();
+        let refused = || [journal.read().err(), journal.add(&change("2")).err()].map(|error| error.map(|e| e.kind()));
+        for (mode, expected) in [(0o777, Some(ErrorKind::PermissionDenied)), (0o1777, None)] {
+            std::fs::set_permissions(&journal.dir, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(refused(), [expected; 2], "mode {mode:o}");
+        }
+        let of_expansion = Journal::in_dir(&journal.dir.join(EXPANSIONS).join("1-2"));
+        of_expansion.add(&change("1")).unwrap();
+        std::fs::set_permissions(&journal.dir, Permissions::from_mode(0o777)).unwrap();
+        assert!(of_expansion.read().is_err() && of_expansion.add(&change("2")).is_err());
+        std::fs::set_permissions(&journal.dir, Permissions::from_mode(0o755)).unwrap();
+        // Another user has put a file there first.
+        journal.replace(&[]).unwrap();
+        std::fs::write(journal.path(), "").unwrap();
+        if std::os::unix::fs::chown(journal.path(), Some(65_534), None).is_err() {
+            return println!("skipped: journal_in_a_directory_of_others_is_neither_read_nor_written: requires root");
+        }
+        assert_eq!(refused(), [Some(ErrorKind::PermissionDenied); 2]);
+        assert_eq!(std::fs::read(journal.path()).unwrap(), b"");
     }
 
     #[test]

@@ -395,10 +395,18 @@ pub(crate) fn shown(current: &CurrentValue) -> String {
 }
 
 fn read_journal(journal: &Journal) -> Result<Vec<SettingChange>, ChangeError> {
-    journal.read().map_err(|error| ChangeError {
-        what: format!("cannot read the journal of changed settings {}: {error}", journal.path().display()),
-        hint: "restore the old value of each line by hand, then remove the file".into(),
-        not_permitted: target::is_permission(&error),
+    journal.read().map_err(|error| {
+        let path = journal.path();
+        let hint = if path.exists() {
+            "restore the old value of each line by hand, then remove the file"
+        } else {
+            "set NEARFAR_STATE to another directory"
+        };
+        ChangeError {
+            what: format!("cannot read the journal of changed settings {}: {error}", path.display()),
+            hint: hint.into(),
+            not_permitted: target::is_permission(&error),
+        }
     })
 }
 

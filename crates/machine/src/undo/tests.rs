@@ -51,6 +51,21 @@ fn journal_is_written_before_the_setting() {
 }
 
 #[test]
+fn refused_journal_has_a_hint() {
+    let dir = tree(&[(A, "1\n")]);
+    let site = site(&dir);
+    std::fs::create_dir(&site.state).unwrap();
+    let begin = |mode| {
+        std::fs::set_permissions(&site.state, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        AppliedSettings::begin(&site).err().map(|error| error.hint)
+    };
+    assert_eq!(begin(0o777), Some("set NEARFAR_STATE to another directory".into()));
+    std::fs::write(site.state.join("undo.journal"), "x\n").unwrap();
+    let by_hand = "restore the old value of each line by hand, then remove the file";
+    assert_eq!(begin(0o755), Some(by_hand.into()));
+}
+
+#[test]
 fn settings_are_restored_on_panic() {
     let dir = tree(&[(A, "1")]);
     let site = site(&dir);

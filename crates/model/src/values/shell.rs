@@ -42,13 +42,13 @@ fn has_only_names(word: &str) -> bool {
     pieces.next().is_some_and(|before| !before.contains('}')) && pieces.all(is_closed)
 }
 
-/// A word as the output of printf(1), which every shell has. It contains no `$`, so that other programs which expand
-/// `$` can quote the result again. The shell removes line feeds at the end of the output, so they follow in quotes.
+/// A word as the output of printf(1), which every shell has. `$` is not escaped, so that lines for programs which expand
+/// `$` can double each one. The shell removes line feeds at the end of the output, so they follow in quotes.
 fn printed(word: &str) -> String {
     let text = word.trim_end_matches('\n');
     let escape = |c: char| match c {
         '%' => "%%".into(),
-        c if c.is_control() || (c.is_ascii_punctuation() && !"_@+=:,./".contains(c)) => {
+        c if c.is_control() || (c.is_ascii_punctuation() && !"_@+=:,./$".contains(c)) => {
             let mut bytes = [0; 4];
             c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")).collect()
         }
@@ -83,6 +83,7 @@ mod tests {
             ("{{a}", "'{{a}'"),
             ("a\tb", "\"`printf 'a\\011b'`\""),
             ("-%'\u{1b}\n", "\"`printf '\\055%%\\047\\033'`\"'\n'"),
+            ("$HOME\t", "\"`printf '$HOME\\011'`\""),
         ];
         for (word, expected) in cases {
             assert_eq!(quote_arg(word), expected, "{word:?}");

@@ -45,7 +45,7 @@ pub fn man(args: &ManPagesArgs) -> CommandResult {
 
 fn write_all(dir: &Path, pages: &[(String, String)]) -> Result<(), CliError> {
     let refused = |error: std::io::Error| CliError::failure(format!("cannot write to {}: {error}", dir.display()));
-    std::fs::create_dir_all(dir).map_err(refused)?;
+    files::create_dirs(dir).map_err(refused)?;
     pages.iter().try_for_each(|(file, text)| output::write(&dir.join(file), text))
 }
 

@@ -25,7 +25,7 @@ pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
 fn default_path(common: &GlobalArgs) -> Result<PathBuf, CliError> {
     let path = results_file(common).sibling("report.html")?;
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        std::fs::create_dir_all(dir)
+        files::create_dirs(dir)
             .map_err(|error| CliError::failure(format!("cannot create the directory {}: {error}", dir.display())))?;
     }
     Ok(path)

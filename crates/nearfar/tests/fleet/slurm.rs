@@ -231,19 +231,48 @@ fn slurm_line(command: &str) -> String {
     lines(&placement, &machine, command).slurm.expect("CPUs can be expressed")
 }
 
-/// Lists of arguments; each starts a job.
-const LISTS: usize = 12;
+/// Lists in one line, because each line starts a job step.
+const BATCH: usize = 50;
+/// The argument after each list.
+const END: &str = "\u{1}";
+
+/// Returns the printed lines that print the words of all lists.
+fn slurm_lines(lists: &[Vec<String>]) -> Vec<String> {
+    let line = |lists: &[Vec<String>]| {
+        let words = lists.iter().flat_map(|words| words.iter().map(String::as_str).chain([END]));
+        slurm_line(&quote_argv(&["/usr/bin/env", "printf", "%s\\0"].into_iter().chain(words).collect::<Vec<_>>()))
+    };
+    lists.chunks(BATCH).map(line).collect()
+}
+
+/// Checks the arguments that the programs printed.
+fn check_printed(printed: &[u8], lists: &[Vec<String>], stderr: &[u8]) {
+    let (printed, end) = (text(printed), format!("{END}\0"));
+    let printed: Vec<Vec<&str>> =
+        printed.split_terminator(&end).map(|list| list.split_terminator('\0').collect()).collect();
+    assert_eq!(printed, lists, "{}", text(stderr));
+}
 
 #[test]
-fn slurm_line_runs_the_original_arguments() {
-    let Some(cluster) = start("slurm_line_runs_the_original_arguments") else { return };
-    for words in nasty::lists().into_iter().skip(nasty::LISTS - LISTS) {
-        let command = ["/usr/bin/env", "printf", "%s\\n", "x"].map(String::from).into_iter().chain(words.clone());
-        let command = quote_argv(&command.collect::<Vec<_>>());
+fn slurm_lines_run_the_original_arguments() {
+    let Some(cluster) = start("slurm_lines_run_the_original_arguments") else { return };
+    let lists = nasty::lists();
+    // Typed in a shell: each line is a job.
+    let typed = &lists[lists.len() - 2 * BATCH..];
+    for (line, lists) in slurm_lines(typed).iter().zip(typed.chunks(BATCH)) {
         let mut shell = cluster.command("sh");
-        shell.args(["-c", &slurm_line(&command)]);
+        shell.args(["-c", line]);
         let output = output(shell);
-        let expected: String = ["x".to_string()].iter().chain(&words).map(|word| format!("{word}\n")).collect();
-        assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+        check_printed(&output.stdout, lists, &output.stderr);
+    }
+    // In a batch job: each line is a step of it. An argument of a program is limited to 128 KiB.
+    for lists in lists.chunks(5 * BATCH) {
+        let mut job = cluster.command("sbatch");
+        job.args(["--wait", "--ntasks=1", "--output=printed", "--error=messages", "--open-mode=truncate"]);
+        job.arg(format!("--wrap={}", slurm_lines(lists).join("\n")));
+        let output = output(job);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let read = |name: &str| std::fs::read(cluster.at(name)).expect("Slurm writes it");
+        check_printed(&read("printed"), lists, &read("messages"));
     }
 }

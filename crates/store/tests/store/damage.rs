@@ -5,7 +5,8 @@ use model::hint::Hinted;
 use std::fs;
 use std::path::Path;
 
-use model::values::record::{RunRecord, RunSummary, TrialRecord};
+use model::values::placement::Placement;
+use model::values::record::{RunRecord, RunSummary, SavedPlacement, TrialRecord};
 use model::values::trial::Grade;
 use rusqlite::Connection;
 use store::{Store, StoreError};
@@ -203,10 +204,23 @@ fn rows_without_checksum_stay_readable() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.db");
     let expected = made(&path);
-    let sql = "UPDATE trial SET checksum = NULL; UPDATE run SET checksum = NULL";
-    Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let file = directory.path().join("figures.csv");
+    fs::write(&file, "test,metric,unit,better,a\nt,m,s,lower,1\n").unwrap();
+    let table = store::import::read_table(&file).unwrap();
+    let saved = SavedPlacement::new("web", &fixtures::run("00000000000000aa", 1), &Placement::kernel(2));
+    let mut store = Store::open(&path).unwrap();
+    store.add_table(&table).unwrap();
+    store.save_placement(&saved).unwrap();
+    drop(store);
+    for name in ["trial", "run", "imported", "saved_placement"] {
+        let changed =
+            Connection::open(&path).unwrap().execute(&format!("UPDATE {name} SET checksum = NULL"), []).unwrap();
+        assert!(changed > 0, "{name} is empty");
+    }
     assert!(load(&path).unwrap() == expected);
-    assert_eq!(Store::open(&path).unwrap().runs().unwrap().len(), 1);
+    let store = Store::open(&path).unwrap();
+    assert_eq!(store.runs().unwrap().len(), 1);
+    assert_eq!((store.table("figures").unwrap(), store.saved_placement("web").unwrap()), (table, saved));
 }
 
 /// Content of a file, as far as it can be read. `None`: an error reports the damage.

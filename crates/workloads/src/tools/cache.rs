@@ -1,11 +1,12 @@
 //! Files that are created once and used by many trials, in a private directory of the user inside the temporary
 //! directory (TMPDIR). They may be deleted at any time. Must not depend on their contents.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use files::PrivateDir;
 
 use crate::job::Failure;
 use crate::scratch::io_failure;
@@ -13,23 +14,15 @@ use crate::scratch::io_failure;
 /// Returns the cache directory inside the given one and creates it if it is missing. Every user can write to a
 /// temporary directory, so a cache directory that another user owns or can write to is refused.
 pub(super) fn cache_dir(parent: &Path) -> Result<PathBuf, Failure> {
-    let user = own_user();
-    let path = parent.join(format!("nearfar-cache-{user}"));
-    match DirBuilder::new().mode(0o700).create(&path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(io_failure("create", &path, &error)),
-        _ => {}
+    let path = parent.join(format!("nearfar-cache-{}", rustix::process::geteuid().as_raw()));
+    match PrivateDir::open_or_create(&path) {
+        Ok(_) => Ok(path),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied && path.symlink_metadata().is_ok() => {
+            let path = path.display();
+            Err(Failure::Failed(format!("{path} is not a private directory: {error}; hint: remove it, or set TMPDIR")))
+        }
+        Err(error) => Err(io_failure("create", &path, &error)),
     }
-    let found = fs::symlink_metadata(&path).map_err(|error| io_failure("inspect", &path, &error))?;
-    if found.is_dir() && found.uid() == user && found.mode() & 0o022 == 0 {
-        return Ok(path);
-    }
-    let path = path.display();
-    Err(Failure::Failed(format!("{path} is not a private directory of this user; hint: remove it, or set TMPDIR")))
-}
-
-/// Returns the user ID of this process, which owns the files that it creates.
-fn own_user() -> u32 {
-    fs::metadata("/proc/self").map_or(0, |own| own.uid())
 }
 
 /// Returns the entry with this name and calls `make` to create it if it is missing. It is created under a temporary
@@ -125,9 +118,20 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = cache_dir(parent.path()).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(cache_dir(parent.path()).unwrap_err().to_string().contains("not a private directory of this user"));
+        assert!(
+            cache_dir(parent.path())
+                .unwrap_err()
+                .to_string()
+                .contains("not a private directory: other users can write to it")
+        );
         fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("/", &path).unwrap();
         assert!(cache_dir(parent.path()).is_err());
+        fs::remove_file(&path).unwrap();
+        cache_dir(parent.path()).unwrap();
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_err() {
+            return println!("skipped: directory_writable_by_others_is_refused: requires root");
+        }
+        assert!(cache_dir(parent.path()).unwrap_err().to_string().contains("it belongs to another user"));
     }
 }

@@ -9,9 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-
-#[path = "../../../../model/tests/nasty/mod.rs"]
-mod nasty;
+use crate::nasty;
 
 fn order(experiment: &str) -> JobSpec {
     JobSpec {

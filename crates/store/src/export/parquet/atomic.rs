@@ -1,6 +1,6 @@
 //! Writes a file atomically: readers see the old or the new file. Must not depend on its content.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 
 use files::NewFile;
@@ -16,7 +16,7 @@ pub(super) fn write<T>(path: &Path, fill: impl FnOnce(&File) -> Result<T, Export
         move |error| ExportError::Directory { path, error }
     };
     let dir = files::dir_of(path);
-    fs::create_dir_all(dir).map_err(failed(dir))?;
+    files::create_dirs(dir).map_err(failed(dir))?;
     let new = NewFile::create(path).map_err(failed(path))?;
     let written = fill(new.file()).and_then(|done| new.replace().map(|()| done).map_err(ExportFault::File));
     written.map_err(|fault| match fault {

@@ -47,6 +47,11 @@ impl IoTarget {
         if name.is_empty() {
             return create_temporary(seed, options);
         }
+        if let Err(error) = files::followed(Path::new(name))
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            return Err(Failure::Failed(format!("cannot use {name}: {error}")));
+        }
         match fs::metadata(name) {
             Ok(found) if !found.is_file() && !found.file_type().is_block_device() => {
                 Err(Failure::Failed(format!("cannot use {name}: it is neither a file nor a disk")))
@@ -205,7 +210,7 @@ fn create(path: &Path, seed: u64, options: &Options) -> Result<IoTarget, Failure
     let bytes = options.bytes.max(options.block as u64).next_multiple_of(SECTOR as u64);
     let operation = format!("cannot create {}", path.display());
     let refused = |error: io::Error| refusal(&operation, &error, options.direct);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
+    let file = files::create_new(path, 0o600).map_err(refused)?;
     // The data stays available until the file is closed.
     fs::remove_file(path).map_err(refused)?;
     let target = IoTarget {

@@ -1,0 +1,25 @@
+//! Runs the commands of batch jobs in a shell.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+use crate::nasty;
+
+#[test]
+fn batch_script_runs_the_program_with_the_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("program");
+    fs::write(&program, "#!/bin/sh\nprintf '%s\\0' \"$@\"\ncat\nprintf '\\0'\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for words in nasty::lists().into_iter().take(200) {
+        let (name, request) = (format!("a{}", words.concat()), words.join("$").replace('\n', ""));
+        let link = dir.path().join(&name);
+        symlink(&program, &link).unwrap();
+        let script = batch_script(link.to_str().unwrap(), &request);
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        let expected = format!("{NODE_SUBCOMMAND}\0{request}\n\0");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{name:?}: {script}");
+        fs::remove_file(link).unwrap();
+    }
+}
