@@ -190,7 +190,7 @@ fn cell_that_is_violated_too_often_has_no_result() {
     let medians = |violated_blocks: u32| {
         let escape = move |trial: &Trial| {
             let mut outcome = noisy(trial);
-            if trial.placement.name == "one" && trial.block % violated_blocks == 0 && trial.attempt == 0 {
+            if trial.placement.name == "one" && trial.block.is_multiple_of(violated_blocks) && trial.attempt == 0 {
                 outcome.evidence.cpus_seen.insert(CpuId(7));
             }
             outcome
