@@ -14,7 +14,7 @@ const THREADS: Range = 1.0..=16_384.0;
 
 /// Options by the name of their argument, with the range of their values. An argument has the same range in every
 /// command. Test: `every_number_has_a_range`.
-const RANGES: [(&str, Range); 20] = [
+const RANGES: [(&str, Range); 21] = [
     ("threads", THREADS),
     ("max_cpus", THREADS),
     ("cpus", 1.0..=1_048_576.0),
@@ -25,6 +25,8 @@ const RANGES: [(&str, Range); 20] = [
     ("max_trials", 1.0..=1e9),
     ("seed", 0.0..=u64::MAX as f64),
     ("port", 0.0..=65_535.0),
+    // The kernel's PID_MAX_LIMIT.
+    ("pid", 1.0..=4_194_304.0),
     ("false_alarms", 0.0..=100.0),
     // Graph commands check narrower limits themselves, and explain them.
     ("scale", 0.0..=64.0),

@@ -2,6 +2,7 @@
  *   meddle hold MIB MS              touches memory once and sleeps
  *   meddle sweep MIB MS             touches memory repeatedly
  *   meddle rebind NODE MIB MS       binds itself to another node, then touches memory and sleeps
+ *   meddle share FILE MS            maps a shared file, reads it and sleeps
  *   meddle bound NODE CMD...        runs a command whose memory is bound to a node
  *   meddle plant ANONYMOUS HUGE FILE SHARED  places memory of known size, anonymous and huge pages on these nodes,
  *                                   writes a line and waits for a signal
@@ -25,11 +26,15 @@
 
 #define MPOL_BIND 2
 
+static void sleep_ms(long ms) {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
 static void hold(long mib, long ms) {
     char *memory = malloc(mib << 20);
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
     memset(memory, 1, mib << 20);
-    nanosleep(&time, NULL);
+    sleep_ms(ms);
     printf("%d\n", memory[mib << 19]);
 }
 
@@ -122,6 +127,11 @@ int main(int count, char **words) {
     if (count == 5 && !strcmp(words[1], "read")) {
         if (map(words[2], MAP_PRIVATE, 0)) return 1;
         hold(atol(words[3]), atol(words[4]));
+        return 0;
+    }
+    if (count == 4 && !strcmp(words[1], "share")) {
+        if (map(words[2], MAP_SHARED, 0)) return 1;
+        sleep_ms(atol(words[3]));
         return 0;
     }
     if (count >= 4 && !strcmp(words[1], "bound")) {

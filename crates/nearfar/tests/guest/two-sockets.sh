@@ -29,6 +29,10 @@ step lines run_lines
 measured honest command --runs 1 -C 0 -m 0 -- meddle hold 32 200
 measured strays command --runs 1 -C 0 -- taskset 0x30 sh -c 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done'
 measured rebinds command --runs 1 -C 0 -m 0 -- meddle rebind 1 32 200
+mkdir /ring; mount -t tmpfs tmpfs /ring
+meddle bound 1 dd if=/dev/zero of=/ring/file bs=1048576 count=16 2>/dev/null
+measured shares command --runs 1 -C 0 -m 0 -- meddle share /ring/file 3000
+umount /ring
 cat >/bin/holder <<'HOLDER'
 #!/bin/sh
 # Long enough for an observation after the move; numa_maps is slow here, so it is read rarely.

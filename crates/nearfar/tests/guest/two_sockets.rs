@@ -158,7 +158,7 @@ fn violations_of_the_placement_make_trials_invalid() {
     assert_verified(honest);
     assert_eq!(nodes(honest), [0]);
 
-    for name in ["strays", "rebinds"] {
+    for name in ["strays", "rebinds", "shares"] {
         assert_eq!(job.step(name).status, 4, "measured, but no trial is valid");
         assert_eq!(job.trials(name).len(), 3, "repeated in its block");
     }
@@ -167,8 +167,8 @@ fn violations_of_the_placement_make_trials_invalid() {
         assert_invalid(trial, "4-5, but was pinned to 0");
         assert_invalid(trial, "it ran on CPUs ");
     }
-    for trial in job.trials("rebinds") {
-        assert_invalid(trial, "% of its pages were on nodes 1, requested 0");
+    for trial in [job.trials("rebinds"), job.trials("shares")].concat() {
+        assert_invalid(&trial, "% of its pages were on nodes 1, requested 0");
     }
     // Only the first attempt was moved. The interval between reads of numa_maps grows with their duration, so on a busy
     // host there may be none after the move.

@@ -15,32 +15,35 @@ const PAGES_MIN: u64 = 512;
 
 /// Returns the reasons why most of the pages that the command maps were not on the promised nodes.
 pub(super) fn violations(command: &JudgedCommand<'_>) -> Vec<String> {
-    reasons(command, |share| share > ELSEWHERE_INVALID_MIN)
+    reasons(command, Elsewhere::is_violation)
 }
 
 /// Returns the reasons why a part of the pages that the command maps was on other nodes than the promised ones.
 pub(super) fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
-    reasons(command, |share| share > ELSEWHERE_SUSPECT_MIN && share <= ELSEWHERE_INVALID_MIN)
+    reasons(command, |it| it.share > ELSEWHERE_SUSPECT_MIN && !it.is_violation())
 }
 
-fn reasons(command: &JudgedCommand<'_>, is_reason: impl Fn(f64) -> bool) -> Vec<String> {
+fn reasons(command: &JudgedCommand<'_>, is_reason: impl Fn(&Elsewhere) -> bool) -> Vec<String> {
     let kinds = [FileKind::Data, FileKind::Program, FileKind::Library];
-    kinds
-        .into_iter()
-        .filter_map(|kind| Elsewhere::find(command, kind))
-        .filter(|it| is_reason(it.share))
-        .map(|it| it.reason)
-        .collect()
+    let found = kinds.into_iter().filter_map(|kind| Elsewhere::find(command, kind));
+    found.filter(is_reason).map(|it| it.reason).collect()
 }
 
 /// Pages of files of a kind on other nodes than the promised ones.
 struct Elsewhere {
+    kind: FileKind,
     /// Fraction of all pages that the command maps.
     share: f64,
     reason: String,
 }
 
 impl Elsewhere {
+    /// Whether the trial does not have the placement of its label. The program and its libraries are where the first
+    /// trial found them, for all placements of a command: without its trials on other nodes there would be none.
+    fn is_violation(&self) -> bool {
+        self.kind == FileKind::Data && self.share > ELSEWHERE_INVALID_MIN
+    }
+
     fn find(command: &JudgedCommand<'_>, kind: FileKind) -> Option<Self> {
         let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
         // A built-in kernel works on its arrays, whose pages are judged, and uses a small part of the program.
@@ -73,6 +76,6 @@ impl Elsewhere {
             share * 100.0,
             largest.path
         );
-        Some(Self { share, reason: command.reason(text) })
+        Some(Self { kind, share, reason: command.reason(text) })
     }
 }
