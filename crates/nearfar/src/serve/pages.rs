@@ -276,10 +276,8 @@ fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<Cach
     let loaded = LoadedRun::new(store, store.run(&summary.id.0)?, TrialNames::LeftOut)?;
     let unfinished = summary.ended.is_none();
     let answer = loaded.in_words().map(|answer| if unfinished { format!("so far: {answer}") } else { answer });
-    let expected = match unfinished {
-        true => Some(forecast(&loaded.record.plan, &History::new(store.trials(&summary.id)?)).expected),
-        false => None,
-    };
+    let trials = unfinished.then(|| store.trials(&summary.id)).transpose()?;
+    let expected = trials.map(|trials| forecast(&loaded.record.plan, &History::new(trials)).expected);
     let result = CachedResult { expected, answer };
     if cache.results.len() >= RESULTS_MAX {
         cache.results.clear();
