@@ -74,7 +74,7 @@ fn server_is_ready_when_its_port_accepts() {
     let (answered, finished) = with(&server, |_| connect(port).is_some()).unwrap();
     assert!(answered);
     assert_eq!(finished.exit, Exit::Stopped);
-    assert!(!connect(port).is_some(), "the server still runs");
+    assert!(connect(port).is_none(), "the server still runs");
 }
 
 #[test]
