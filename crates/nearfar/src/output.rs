@@ -70,7 +70,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     write_streamed(path, |out| out.write_all(text.as_bytes()).map_err(|error| cannot_write(path, &error)))
 }
 
-/// Like [`write`], for data that may be larger than the memory. After an error, stdout has a part of it, and a file is
+/// Like [`write()`], for data that may be larger than the memory. After an error, stdout has a part of it, and a file is
 /// unchanged.
 pub fn write_streamed(
     path: &Path,
