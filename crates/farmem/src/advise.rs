@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use machine::expand_probes::PAGEMAP_SCAN;
+use machine::pagemap_scan::{self, PAGE_IS_FILE, PAGE_IS_PRESENT, PAGE_IS_SWAPPED, PageQuery, PageRegion};
 
 use crate::predict::RANGES_MAX;
 
@@ -21,40 +21,21 @@ pub(crate) enum AdviceKind {
     PageOut,
 }
 
-const IS_FILE: u64 = 1 << 2;
-const IS_PRESENT: u64 = 1 << 3;
-const IS_SWAPPED: u64 = 1 << 4;
+impl AdviceKind {
+    /// The pages to which the advice applies.
+    fn pages(self) -> PageQuery {
+        match self {
+            Self::WillNeed => PageQuery { with: PAGE_IS_SWAPPED, without: 0, reported: PAGE_IS_SWAPPED },
+            // Clean file pages are left to the kernel.
+            Self::PageOut => PageQuery { with: PAGE_IS_PRESENT, without: PAGE_IS_FILE, reported: PAGE_IS_PRESENT },
+        }
+    }
+}
+
 /// Above the addresses of any program, with four levels of page tables.
 const ADDRESSES: u64 = 1 << 47;
 /// Maximum number of open process descriptors.
 const SPACES_MAX: usize = 64;
-
-/// struct `pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// struct `page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
 
 /// A process that receives advice.
 struct Space {
@@ -181,13 +162,13 @@ struct AdviceProgress {
 impl Space {
     /// Advises on the pages of a range in the required state, until `bytes_max` bytes are done.
     fn walk(&self, range: &Range<u64>, verb: AdviceKind, bytes_max: u64) -> AdviceProgress {
-        let mut regions = [Region::default(); RANGES_MAX];
+        let mut regions = [PageRegion::default(); RANGES_MAX];
         let mut walk = AdviceProgress { at: range.start, advised: AdviceResult::default(), stopped: None };
         while walk.at < range.end && walk.advised.bytes < bytes_max {
-            match scan(&self.pagemap, walk.at..range.end, verb, &mut regions) {
-                Ok((found, next)) => {
-                    let vectors: Vec<libc::iovec> =
-                        found.iter().map(|region| vector(&(region.start..region.end))).collect();
+            match pagemap_scan::scan(&self.pagemap, walk.at..range.end, verb.pages(), &mut regions) {
+                Ok((count, next)) => {
+                    let found = regions[..count].iter();
+                    let vectors: Vec<libc::iovec> = found.map(|region| vector(&(region.start..region.end))).collect();
                     walk.advised.add(advise_all(&self.handle, &vectors, verb));
                     if next <= walk.at {
                         break;
@@ -217,39 +198,6 @@ fn open(process: u32, stamp: u64) -> io::Result<Space> {
 
 fn vector(range: &Range<u64>) -> libc::iovec {
     libc::iovec { iov_base: range.start as *mut libc::c_void, iov_len: (range.end - range.start) as usize }
-}
-
-/// Returns the regions in the required state, clipped to mapped addresses, and the address where the scan stopped.
-fn scan<'a>(
-    pagemap: &File,
-    range: Range<u64>,
-    verb: AdviceKind,
-    regions: &'a mut [Region; RANGES_MAX],
-) -> io::Result<(&'a [Region], u64)> {
-    let mut scan = Scan {
-        size: size_of::<Scan>() as u64,
-        start: range.start,
-        end: range.end,
-        vec: regions.as_mut_ptr() as u64,
-        vec_len: RANGES_MAX as u64,
-        ..Scan::default()
-    };
-    match verb {
-        AdviceKind::WillNeed => (scan.category_mask, scan.return_mask) = (IS_SWAPPED, IS_SWAPPED),
-        // Clean file pages are left to the kernel.
-        AdviceKind::PageOut => {
-            scan.category_mask = IS_PRESENT | IS_FILE;
-            scan.category_inverted = IS_FILE;
-            scan.return_mask = IS_PRESENT;
-        }
-    }
-    // SAFETY: the kernel reads and writes a live struct of its published layout, and writes at most vec_len regions
-    // into a live array of that length.
-    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
-    if found < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((&regions[..found as usize], scan.walk_end))
 }
 
 /// Calls `process_madvise(2)` for all ranges; ranges that were unmapped in the meantime are skipped.

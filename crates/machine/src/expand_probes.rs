@@ -2,9 +2,8 @@
 //! assess the results: `model::analysis::doctor` does.
 #![allow(unsafe_code)]
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr;
 
@@ -12,13 +11,11 @@ use model::analysis::doctor::ExpandProbes;
 
 use crate::perf::{self, PerfEvent};
 use crate::swap::LARGE_FOLIOS;
-use crate::{cgroup, sysfs};
+use crate::{cgroup, pagemap_scan, sysfs};
 
 const DAC_OVERRIDE: (u32, &str) = (1, "CAP_DAC_OVERRIDE");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const SYS_NICE: u32 = 23;
-/// `ioctl(2)` on a process's pagemap that reports which pages are near and which are far: linux/fs.h of Linux 6.7.
-pub const PAGEMAP_SCAN: libc::c_ulong = 0xC060_6610;
 /// `perf_event_open(2)`: `PERF_SAMPLE_TID` and `PERF_SAMPLE_ADDR`, and the flags `disabled` and `inherit`.
 const TID_AND_ADDRESS: u64 = 1 << 1 | 1 << 3;
 const DISABLED_AND_INHERITED: u64 = 1 | 1 << 1;
@@ -94,12 +91,9 @@ fn advice(nice: bool) -> Result<(), String> {
     }
 }
 
-/// Passes a null argument: a kernel that supports the request fails with EFAULT.
+/// Whether the kernel reports which pages are near and which are far.
 fn scan() -> bool {
-    let Ok(pagemap) = OpenOptions::new().read(true).open("/proc/self/pagemap") else { return false };
-    // SAFETY: the kernel checks the null pointer and returns an error.
-    unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, ptr::null::<u8>()) };
-    io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+    File::open("/proc/self/pagemap").is_ok_and(|pagemap| pagemap_scan::is_supported(&pagemap))
 }
 
 #[cfg(test)]

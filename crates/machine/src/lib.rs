@@ -19,6 +19,7 @@ pub mod lock;
 pub mod memory;
 mod mempolicy;
 pub mod nodes;
+pub mod pagemap_scan;
 pub mod perf;
 pub mod priority;
 pub mod probes;

@@ -1,4 +1,4 @@
-//! System calls that inspect page tables and the page cache. They never read or change the content of pages.
+//! System calls that inspect the page cache. They never read or change the content of pages.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -6,70 +6,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 
-use libc::{c_long, c_ulong, c_void};
+use libc::{c_long, c_void};
 
 use crate::syscall::{self, checked};
-
-/// Contiguous pages of the same categories: `struct page_region`, include/uapi/linux/fs.h.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct PageRegion {
-    pub start: u64,
-    pub end: u64,
-    pub categories: u64,
-}
-
-/// `struct pm_scan_arg`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-pub(super) const PAGE_IS_FILE: u64 = 1 << 2;
-pub(super) const PAGE_IS_HUGE: u64 = 1 << 6;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_PFNZERO: u64 = 1 << 5;
-/// `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: c_ulong = 0xc000_0000 | (size_of::<ScanArg>() as c_ulong) << 16 | (b'f' as c_ulong) << 8 | 16;
-
-/// ioctl `PAGEMAP_SCAN` (Linux 6.7): writes the regions of resident pages from `start` on to `regions`. Returns their
-/// number, and the address up to which pages were scanned. Fails with ENOTTY on older kernels.
-pub(super) fn scan_pagemap(
-    pagemap: &File,
-    start: u64,
-    end: u64,
-    regions: &mut [PageRegion],
-) -> io::Result<(usize, u64)> {
-    let mut arg = ScanArg {
-        size: size_of::<ScanArg>() as u64,
-        start,
-        end,
-        vec: regions.as_mut_ptr().addr() as u64,
-        vec_len: regions.len() as u64,
-        category_inverted: PAGE_IS_PFNZERO,
-        category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
-        return_mask: PAGE_IS_FILE | PAGE_IS_HUGE,
-        ..ScanArg::default()
-    };
-    // Makes the address in `arg` usable by the kernel.
-    let _ = regions.as_mut_ptr().expose_provenance();
-    // SAFETY: the kernel reads and writes one live argument of the stated size, and writes at most `vec_len` regions to
-    // the borrowed slice. Without flags, it changes no page table.
-    let count = checked(|| unsafe { c_long::from(libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg)) })?;
-    Ok((count as usize, arg.walk_end))
-}
 
 /// A mapping of a part of a file, for reading. Pages are mapped only on request; nothing accesses their content.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use model::analysis::residency::PageRun;
 
-use super::calls::{PAGE_IS_FILE, PAGE_IS_HUGE, PageRegion, scan_pagemap};
+use crate::pagemap_scan::{self, PAGE_IS_FILE, PAGE_IS_HUGE, PAGE_IS_PFNZERO, PAGE_IS_PRESENT, PageQuery, PageRegion};
 use crate::syscall;
 
 /// Size of a transparent huge page, and of the default hugetlb page, on x86-64 and on 64-bit ARM with 4 KiB pages.
@@ -20,6 +20,10 @@ const PIECE_BYTES_MAX: u64 = 1 << 40;
 const REGIONS_PER_CALL: usize = 512;
 /// Maximum address space that is read page by page on kernels without the scan.
 const READ_BYTES_MAX: u64 = 256 << 30;
+
+/// Pages in memory, except the shared page of zeros.
+const RESIDENT: PageQuery =
+    PageQuery { with: PAGE_IS_PRESENT, without: PAGE_IS_PFNZERO, reported: PAGE_IS_FILE | PAGE_IS_HUGE };
 
 /// Bits of an entry: Documentation/admin-guide/mm/pagemap.rst.
 const PRESENT: u64 = 1 << 63;
@@ -45,12 +49,9 @@ pub(super) struct PageMap {
 impl PageMap {
     pub(super) fn open(pid: u32) -> io::Result<Self> {
         let file = File::open(format!("/proc/{pid}/pagemap"))?;
-        let mut region = [PageRegion::default()];
-        // An empty range: only the support of the kernel matters.
-        let has_scan = scan_pagemap(&file, 0, 0, &mut region).is_ok();
         Ok(Self {
+            has_scan: pagemap_scan::is_supported(&file),
             file,
-            has_scan,
             flags: File::open(Path::new("/proc/kpageflags")).ok(),
             page_bytes: syscall::page_bytes() as u64,
             read_bytes: 0,
@@ -97,7 +98,7 @@ impl PageMap {
         let mut regions = [PageRegion::default(); REGIONS_PER_CALL];
         let (mut runs, mut at) = (Vec::new(), range.start);
         while at < range.end {
-            let (count, reached) = scan_pagemap(&self.file, at, range.end, &mut regions)?;
+            let (count, reached) = pagemap_scan::scan(&self.file, at..range.end, RESIDENT, &mut regions)?;
             runs.extend(regions[..count].iter().map(|region| PageRun {
                 range: region.start..region.end,
                 is_file: region.categories & PAGE_IS_FILE != 0,
@@ -141,7 +142,7 @@ fn runs(entries: &[u64], start: u64, page_bytes: u64, is_huge: impl Fn(u64) -> b
             index += 1;
             continue;
         }
-        // A huge page is mapped as such only if both its address and its frame are aligned, and all of it is mapped.
+        // A process has a huge page only if it maps all of it at an aligned address; otherwise it maps single pages of it.
         let last = entries.get(index + per_huge - 1).filter(|last| **last & PRESENT != 0).map(|last| last & FRAME);
         let huge = address.is_multiple_of(HUGE_BYTES)
             && frame != 0
