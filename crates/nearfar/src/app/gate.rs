@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use model::analysis::compare::{ComparedRun, ComparisonRequest, compare, repeated_runs};
-use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
-use model::analysis::gate::{GateResult, StoredBaseline, StoredSides};
+use model::analysis::finding::{CellFinding, RunFinding};
+use model::analysis::gate::{GateResult, StoredSides};
 use model::experiments::experiment::{CommandList, PlanOptions};
 use model::values::plan::{By, GatePlan, Plan, StoppingRule};
 use model::values::record::RunRecord;
@@ -95,23 +95,17 @@ impl LoadedBaseline {
         Ok(Self { store, records, findings })
     }
 
-    /// Returns the cell of each run that measured the candidate's command line, or else its only cell under this
-    /// placement.
+    /// Returns the cell of each run with which the candidate is compared.
     fn cells(&self, request: &GateRequest) -> Result<Vec<&CellFinding>, CliError> {
         let placement = &request.commands.shared.placements[0];
         let argv = request.commands.commands.first().map(|command| command.argv.as_str());
-        let of = |(record, finding): (&RunRecord, &'_ RunFinding)| {
-            let under = |cell: &&CellFinding| cell.workload == "command" && cell.placement == *placement;
-            let same = |cell: &&CellFinding| cell.parameters.get("argv").map(String::as_str) == argv;
-            let all: Vec<usize> = (0..finding.cells.len()).filter(|at| under(&&finding.cells[*at])).collect();
-            let found = all.iter().find(|at| same(&&finding.cells[**at]));
-            found.or(all.first().filter(|_| all.len() == 1)).copied().ok_or_else(|| {
+        let cell = |(record, finding): (&RunRecord, _)| {
+            cell_of(finding, placement, argv).ok_or_else(|| {
                 CliError::usage(format!("run {} did not measure this command under placement {placement}", record.id))
                     .hint("show its cells with nearfar show, and choose one with --placement")
             })
         };
-        let runs = self.records.iter().zip(&self.findings);
-        runs.map(|(record, finding)| Ok(&finding.cells[of((record, finding))?])).collect()
+        self.records.iter().zip(&self.findings).map(cell).collect()
     }
 
     fn result(
@@ -125,40 +119,37 @@ impl LoadedBaseline {
         let compared: Vec<RunRecord> = self.records.iter().chain([&run.record]).cloned().collect();
         let others = history(&compared, latest_runs(&self.records[0], &self.store)?);
         let other_findings = findings(&self.store, &others)?;
-        let pair = |(record, finding)| ComparedRun { record, finding };
-        let others: Vec<ComparedRun<'_>> = others.iter().zip(&other_findings).map(pair).collect();
-        let own = |cell: &&CellFinding| cell.metrics.iter().position(|own| own.name == metric.name);
-        let sides: Vec<(&RunRecord, &CellFinding, &MetricFinding)> = (self.records.iter().zip(baseline))
-            .filter_map(|(record, cell)| Some((record, *cell, &cell.metrics[own(cell)?])))
-            .chain([(&run.record, candidate, metric)])
-            .collect();
-        let groups = repeated_runs(&sides, &others);
-        let stored = StoredBaseline {
-            runs: self.records.iter().map(|record| record.id.to_string()).collect(),
-            trials: 0,
-            candidate_trials: 0,
-            other_runs: 0,
-            notes: self.notes(run),
-        };
-        let sides = StoredSides { baseline, candidate, history: &groups };
-        let result = GateResult::of_stored(&request.gate, sides, stored, request.budget)
-            .ok_or_else(|| CliError::usage(format!("the baseline has no metric {} in {}", metric.name, metric.unit)))?;
-        let name = format!(
-            "run {}",
-            result.stored.iter().flat_map(|stored| &stored.runs).cloned().collect::<Vec<_>>().join(", ")
-        );
-        Ok(GateResult { baseline: model::analysis::gate::GateCommand { name, ..result.baseline }, ..result })
+        let others: Vec<ComparedRun<'_>> = paired(&others, &other_findings).collect();
+        let cells: Vec<(&RunRecord, &CellFinding)> =
+            compared.iter().zip(baseline.iter().copied().chain([candidate])).collect();
+        let groups = repeated_runs(&cells, metric, &others);
+        let baseline: Vec<(&str, &CellFinding)> =
+            self.records.iter().map(|record| record.id.0.as_str()).zip(baseline.iter().copied()).collect();
+        let sides = StoredSides { baseline: &baseline, candidate, history: &groups, notes: &self.notes(run) };
+        GateResult::of_stored(&request.gate, sides, request.budget)
+            .ok_or_else(|| CliError::usage(format!("the baseline has no metric {} in {}", metric.name, metric.unit)))
     }
 
     /// Returns the facts that differ between the runs of the baseline and the candidate.
     fn notes(&self, run: &RunResult) -> Vec<String> {
-        let pair = |(record, finding)| ComparedRun { record, finding };
-        let mut runs: Vec<ComparedRun<'_>> = self.records.iter().zip(&self.findings).map(pair).collect();
-        runs.push(ComparedRun { record: &run.record, finding: &run.finding });
+        let candidate = ComparedRun { record: &run.record, finding: &run.finding };
+        let runs: Vec<ComparedRun<'_>> = paired(&self.records, &self.findings).chain([candidate]).collect();
         let by = By::parse("run");
         let request = ComparisonRequest { by: &by, baseline: None, metric: None, added_tables: &[], history: &[] };
         compare(&runs, &request).map_or_else(|_| Vec::new(), |comparison| comparison.notes)
     }
+}
+
+/// Returns the cell with this command line under the placement, or else the only cell under it.
+fn cell_of<'a>(finding: &'a RunFinding, placement: &str, argv: Option<&str>) -> Option<&'a CellFinding> {
+    let cells: Vec<&CellFinding> =
+        finding.cells.iter().filter(|cell| cell.workload == "command" && cell.placement == placement).collect();
+    let same = cells.iter().find(|cell| cell.parameters.get("argv").map(String::as_str) == argv);
+    same.or(cells.first().filter(|_| cells.len() == 1)).copied()
+}
+
+fn paired<'a>(records: &'a [RunRecord], findings: &'a [RunFinding]) -> impl Iterator<Item = ComparedRun<'a>> {
+    records.iter().zip(findings).map(|(record, finding)| ComparedRun { record, finding })
 }
 
 fn prepare(request: &GateRequest) -> Result<(TargetMachine, Plan), CliError> {

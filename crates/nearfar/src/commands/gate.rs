@@ -89,16 +89,13 @@ fn request(args: &GateArgs, common: &GlobalArgs) -> Result<GateRequest, CliError
 
 fn commands(args: &GateArgs) -> Result<CommandList, CliError> {
     let commands = named_commands(&args.command, &args.names, &[], args.trial.shell)?;
-    let expected = if stored_baseline(args).is_some() { 1 } else { 2 };
-    match (expected, commands.len()) {
-        (expected, found) if expected == found => {}
-        (2, found) => {
-            return Err(CliError::usage(format!("expected two commands separated by :::, found {found}"))
-                .hint("nearfar gate -- BASELINE ::: CANDIDATE, or nearfar gate --baseline RUN -- CANDIDATE"));
-        }
-        (_, found) => {
-            return Err(CliError::usage(format!("with a stored baseline, expected one command, found {found}")));
-        }
+    let found = commands.len();
+    if stored_baseline(args).is_some() && found != 1 {
+        return Err(CliError::usage(format!("with a stored baseline, expected one command, found {found}")));
+    }
+    if stored_baseline(args).is_none() && found != 2 {
+        return Err(CliError::usage(format!("expected two commands separated by :::, found {found}"))
+            .hint("nearfar gate -- BASELINE ::: CANDIDATE, or nearfar gate --baseline RUN -- CANDIDATE"));
     }
     let shared = SingleWorkload {
         workload: "command".into(),

@@ -48,12 +48,8 @@ impl<'a> History<'a> {
     }
 
     fn add(&mut self, index: usize, run: &ComparedRun<'a>) {
-        let state = state(run.record);
-        for cell in &run.finding.cells {
-            for metric in cell.metrics.iter().filter(|metric| !metric.samples.is_empty()) {
-                let runs = self.cells.entry(CellState::new(&state, cell, metric)).or_default();
-                runs.insert(index, &metric.samples);
-            }
+        for (cell, samples) in samples(run) {
+            self.cells.entry(cell).or_default().insert(index, samples);
         }
     }
 
@@ -83,27 +79,31 @@ impl<'a> History<'a> {
     }
 }
 
-/// Returns the samples of the runs of `others` that repeat one of these cells on its machine with its settings, one group
-/// per cell: they differ by chance only. Each cell is given with the record of its run and with a metric.
+/// Returns the samples of a metric in those runs of `others` that repeat one of these cells on the same machine with the
+/// same settings. Runs of one cell form a group: they differ by chance only.
 pub fn repeated_runs<'a>(
-    cells: &[(&RunRecord, &CellFinding, &MetricFinding)],
+    cells: &[(&RunRecord, &CellFinding)],
+    metric: &MetricFinding,
     others: &[ComparedRun<'a>],
 ) -> Vec<Vec<&'a [f64]>> {
-    let mut groups: BTreeMap<CellState, Vec<&'a [f64]>> = BTreeMap::new();
-    for (record, cell, metric) in cells {
-        groups.entry(CellState::new(&state(record), cell, metric)).or_default();
-    }
-    for run in others {
-        let state = state(run.record);
-        for cell in &run.finding.cells {
-            for metric in cell.metrics.iter().filter(|metric| !metric.samples.is_empty()) {
-                if let Some(group) = groups.get_mut(&CellState::new(&state, cell, metric)) {
-                    group.push(&metric.samples);
-                }
-            }
+    let cells = cells.iter().map(|(record, cell)| CellState::new(&state(record), cell, metric));
+    let mut groups: BTreeMap<CellState, Vec<&'a [f64]>> = cells.map(|cell| (cell, Vec::new())).collect();
+    for (cell, samples) in others.iter().flat_map(samples) {
+        if let Some(group) = groups.get_mut(&cell) {
+            group.push(samples);
         }
     }
     groups.into_values().filter(|group| !group.is_empty()).collect()
+}
+
+/// Returns the samples of each metric that has any.
+fn samples<'a>(run: &ComparedRun<'a>) -> impl Iterator<Item = (CellState, &'a [f64])> + use<'a> {
+    let (state, finding) = (state(run.record), run.finding);
+    finding.cells.iter().flat_map(move |cell| {
+        let state = state.clone();
+        let metrics = cell.metrics.iter().filter(|metric| !metric.samples.is_empty());
+        metrics.map(move |metric| (CellState::new(&state, cell, metric), metric.samples.as_slice()))
+    })
 }
 
 /// Returns the name of a machine with its lasting settings.

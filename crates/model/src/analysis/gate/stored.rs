@@ -28,40 +28,47 @@ pub struct StoredBaseline {
 /// The cells of both sides and of other runs.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredSides<'a> {
-    /// One cell per run of the baseline, at least one.
-    pub baseline: &'a [&'a CellFinding],
+    /// ID and cell of each run of the baseline, at least one.
+    pub baseline: &'a [(&'a str, &'a CellFinding)],
     pub candidate: &'a CellFinding,
     /// Samples of other runs of these cells: groups of runs that differ by chance only.
     pub history: &'a [Vec<&'a [f64]>],
+    /// As in [`StoredBaseline`].
+    pub notes: &'a [String],
 }
 
 impl GateResult {
-    /// Computes the result for a candidate with stored runs as baseline. `stored` has the IDs and the notes. `None` if a
-    /// side does not have the candidate's main metric.
-    pub fn of_stored(gate: &GatePlan, sides: StoredSides<'_>, stored: StoredBaseline, budget: Nanos) -> Option<Self> {
+    /// Computes the result for a candidate with stored runs as baseline. `None` if a side does not have the candidate's
+    /// main metric.
+    pub fn of_stored(gate: &GatePlan, sides: StoredSides<'_>, budget: Nanos) -> Option<Self> {
         let metric = sides.candidate.metrics.first()?;
-        let metrics: Option<Vec<&MetricFinding>> =
-            sides.baseline.iter().map(|cell| same_metric(cell, metric)).collect();
-        let metrics = metrics?;
-        let first = sides.baseline.first()?;
+        let (ids, cells): (Vec<&str>, Vec<&CellFinding>) = sides.baseline.iter().copied().unzip();
+        let metrics: Vec<&MetricFinding> = cells.iter().map(|cell| same_metric(cell, metric)).collect::<Option<_>>()?;
+        let first = cells.first()?;
         let runs: Vec<&[f64]> = metrics.iter().map(|metric| metric.samples.as_slice()).collect();
         let estimate = ratio_of_runs(&runs, &[&metric.samples], sides.history, 1.0 - 2.0 * gate.error_rate);
         let slowdown = estimate.and_then(|estimate| Slowdown::new(&estimate, metric.better));
-        let verdicts = sides.baseline.iter().map(|cell| cell.verdicts).fold(VerdictCounts::default(), sum);
+        let verdicts = cells.iter().map(|cell| cell.verdicts).fold(VerdictCounts::default(), sum);
         Some(Self {
             verdict: verdict(gate, &[verdicts, sides.candidate.verdicts], slowdown.as_ref()),
             metric: metric.name.clone(),
             unit: metric.unit.clone(),
             better: metric.better,
             placement: sides.candidate.placement.clone(),
-            baseline: GateCommand { median: metrics[0].median, verdicts, ..GateCommand::new(first) },
+            baseline: GateCommand {
+                name: format!("run {}", ids.join(", ")),
+                median: metrics[0].median,
+                verdicts,
+                ..GateCommand::new(first)
+            },
             candidate: GateCommand::new(sides.candidate),
             pairs: 0,
             stored: Some(StoredBaseline {
+                runs: ids.iter().map(|id| (*id).to_string()).collect(),
                 trials: runs.iter().map(|run| run.len()).sum(),
                 candidate_trials: metric.samples.len(),
                 other_runs: sides.history.iter().map(Vec::len).sum(),
-                ..stored
+                notes: sides.notes.to_vec(),
             }),
             slower_percent: slowdown.as_ref().map(|slowdown| percent(slowdown.log)),
             ci_low: slowdown.as_ref().map(|slowdown| percent(slowdown.low)),

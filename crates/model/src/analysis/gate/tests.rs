@@ -87,13 +87,12 @@ fn of_stored(factor: f64, others: &[f64]) -> GateResult {
     let runs: Vec<Vec<f64>> = others.iter().map(|level| samples(12, *level, 1)).collect();
     let history = [runs.iter().map(Vec::as_slice).collect()];
     let sides = StoredSides {
-        baseline: &[&baseline],
+        baseline: &[("a", &baseline)],
         candidate: &candidate,
         history: if others.is_empty() { &[] } else { &history },
+        notes: &[],
     };
-    let stored =
-        StoredBaseline { runs: vec!["a".into()], trials: 0, candidate_trials: 0, other_runs: 0, notes: Vec::new() };
-    GateResult::of_stored(&THREE_PERCENT, sides, stored, Nanos(1)).expect("both have the metric")
+    GateResult::of_stored(&THREE_PERCENT, sides, Nanos(1)).expect("both have the metric")
 }
 
 #[test]
