@@ -1,7 +1,7 @@
 //! Limits on the interpretation of a comparison: remarks on single values, and notes below the table. Must not compute
 //! values.
 
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, GeomeanChange, Replication};
+use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, GeomeanChange, Replication, SuspectCount};
 
 use crate::style::clean;
 use crate::table::means;
@@ -38,19 +38,19 @@ pub(crate) fn baseline_value<'a>(
 
 /// Remarks that belong into the same line as a change.
 pub(crate) fn remarks(value: &ComparedValue, baseline: Option<&ComparedValue>) -> Vec<String> {
-    let of_baseline = baseline.and_then(suspect_remark).map(|remark| format!("baseline {remark}"));
+    let of_baseline = baseline.and_then(|baseline| suspect_remark(baseline.counts()));
+    let of_baseline = of_baseline.map(|remark| format!("baseline {remark}"));
     let replication = value.replication.and_then(replication_remark);
-    replication.map(str::to_string).into_iter().chain(suspect_remark(value)).chain(of_baseline).collect()
+    replication.map(str::to_string).into_iter().chain(suspect_remark(value.counts())).chain(of_baseline).collect()
 }
 
 /// A remark on a figure that rests mostly on suspect trials.
-pub(crate) fn suspect_remark(value: &ComparedValue) -> Option<String> {
-    value.rests_on_suspect(None).then(|| format!("{} of {} trials suspect", value.suspect, value.samples))
+pub(crate) fn suspect_remark(counts: SuspectCount) -> Option<String> {
+    counts.is_most().then(|| format!("{} of {} trials suspect", counts.suspect, counts.trials))
 }
 
 pub(crate) fn mean_remarks(mean: &GeomeanChange) -> Vec<String> {
-    let suspect =
-        (2 * mean.suspect > mean.trials).then(|| format!("{} of {} trials suspect", mean.suspect, mean.trials));
+    let suspect = suspect_remark(SuspectCount { suspect: mean.suspect, trials: mean.trials });
     mean.replication.and_then(replication_remark).map(str::to_string).into_iter().chain(suspect).collect()
 }
 

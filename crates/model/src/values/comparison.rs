@@ -176,8 +176,36 @@ pub struct ComparedValue {
 impl ComparedValue {
     /// Whether a claim from this value and its baseline rests on suspect trials: more than half on either side.
     pub fn rests_on_suspect(&self, baseline: Option<&Self>) -> bool {
-        let is_mostly_suspect = |value: &Self| 2 * value.suspect > value.samples;
-        is_mostly_suspect(self) || baseline.is_some_and(is_mostly_suspect)
+        self.counts().is_most() || baseline.is_some_and(|baseline| baseline.counts().is_most())
+    }
+
+    pub fn counts(&self) -> SuspectCount {
+        SuspectCount { suspect: self.suspect, trials: self.samples }
+    }
+}
+
+/// Number of counted trials behind a value, and how many of them were disturbed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspectCount {
+    #[serde(default)]
+    pub suspect: usize,
+    #[serde(default)]
+    pub trials: usize,
+}
+
+impl SuspectCount {
+    /// Whether the value rests mostly on suspect trials.
+    pub fn is_most(self) -> bool {
+        2 * self.suspect > self.trials
+    }
+}
+
+impl std::iter::Sum for SuspectCount {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), |sum, one| Self {
+            suspect: sum.suspect + one.suspect,
+            trials: sum.trials + one.trials,
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tables of a survey: machines, tests by machine, facts, and the points of a change.
 
-use model::analysis::survey::{Association, LevelChange, MachineClass, MachineScore, OutlierSide, SuspectCount, Test};
+use model::analysis::survey::{Association, LevelChange, MachineClass, MachineScore, OutlierSide, Test};
+use model::values::comparison::SuspectCount;
 use model::values::workload::Better;
 
 use super::text::{interval, suspect};

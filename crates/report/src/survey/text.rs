@@ -1,10 +1,12 @@
 //! A survey in sentences. They state associations, never causes.
 
 use model::analysis::survey::{
-    Association, LevelChange, MachineClass, MachineScore, OutlierSide, RUNS_MIN, Survey, SuspectCount, Test,
+    Association, LevelChange, MachineClass, MachineScore, OutlierSide, RUNS_MIN, Survey, Test,
 };
+use model::values::comparison::SuspectCount;
 
 use crate::claim_text::{ClaimText, claim, percents};
+use crate::comparison_notes::suspect_remark;
 use crate::number::{date, percent_interval};
 use crate::style::clean;
 
@@ -71,10 +73,9 @@ fn of_trials(counts: SuspectCount) -> String {
     format!("{} of {}", counts.suspect, counts.trials)
 }
 
-/// A remark on a value that rests mostly on suspect trials; otherwise the empty text.
-fn suspect_remark(counts: Option<SuspectCount>) -> String {
-    let most = counts.filter(|counts| counts.is_most());
-    most.map_or(String::new(), |counts| format!("; {} trials suspect", of_trials(counts)))
+/// The remark as the end of a sentence; the empty text if fewer trials are suspect.
+fn suspect_ending(counts: SuspectCount) -> String {
+    suspect_remark(counts).map_or(String::new(), |remark| format!("; {remark}"))
 }
 
 fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText> {
@@ -89,7 +90,7 @@ fn standing(test: &Test, value: &MachineScore, runs: usize) -> Option<ClaimText>
         _ => "",
     };
     Some(ClaimText {
-        text: format!("{claim} for {}{how}{again}{}", clean(&test.test), suspect_remark(Some(value.counts))),
+        text: format!("{claim} for {}{how}{again}{}", clean(&test.test), suspect_ending(value.counts)),
         better: Some(worth == OutlierSide::Better),
     })
 }
@@ -113,7 +114,7 @@ fn change(change: &LevelChange) -> ClaimText {
     let name = change.machine.as_ref().map_or("the whole class".to_string(), |name| clean(name));
     let claim = claim(&change.metric, &change.unit, change.better, &name, "before", change.change_percent);
     let how = ends(change.ci_low, change.ci_high, change.change_percent);
-    let suspect = suspect_remark(change.suspect_side());
+    let suspect = change.suspect_side().map_or(String::new(), suspect_ending);
     let mut text = format!("{claim} for {}{how}, since {}{suspect}", clean(&change.test), when(change));
     let facts: Vec<String> = change.facts.iter().take(FACTS_MAX).map(with).collect();
     if !facts.is_empty() {

@@ -85,7 +85,10 @@ pub(crate) fn comparison_grid(comparison: &Comparison, digits: Digits) -> Grid {
                     remarked(cell, value.map(|value| remarks(value, baseline_value(comparison, row, column))))
                 }
                 // Without a value of the baseline there is no change; the value itself is known.
-                _ => remarked(own(row, value, digits), value.map(|value| suspect_remark(value).into_iter().collect())),
+                _ => remarked(
+                    own(row, value, digits),
+                    value.map(|value| suspect_remark(value.counts()).into_iter().collect()),
+                ),
             }
         }));
         grid.rows.push(cells);
@@ -167,7 +170,7 @@ pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
 fn change_cells(comparison: &Comparison, row: &ComparisonRow, column: &str, digits: Digits) -> [GridCell; 2] {
     let value = row.values.get(column);
     if comparison.baseline_of(column).is_none() {
-        let remarks = value.map(|value| suspect_remark(value).into_iter().collect());
+        let remarks = value.map(|value| suspect_remark(value.counts()).into_iter().collect());
         return [GridCell::muted("baseline"), remarked(GridCell::plain(""), remarks)];
     }
     let [words, ends] = parts(row, value, digits);

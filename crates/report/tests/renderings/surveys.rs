@@ -1,9 +1,9 @@
 //! Surveys of many machines as text and HTML, including escaping.
 
 use model::analysis::survey::{
-    Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey,
-    SuspectCount, Test,
+    Association, LevelChange, Machine, MachineClass, MachineScore, OutlierSide, RunTime, SeriesPoint, Survey, Test,
 };
+use model::values::comparison::SuspectCount;
 use model::values::stamp::Stamp;
 use model::values::workload::Better;
 use report::TextStyle;

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use super::change_points::{LevelShift, RUNS_MIN, VALUES_MAX, steps};
 use super::rows::{Class, RunValue, TestSeries};
-use super::{LevelChange, OutlierSide, RunTime, SeriesPoint, SuspectCount, facts};
+use super::{LevelChange, OutlierSide, RunTime, SeriesPoint, facts};
 use crate::analysis::compare::ComparedRun;
 use crate::stats::statistics::{CONFIDENCE, median, welch_interval};
+use crate::values::comparison::SuspectCount;
 use crate::values::plan::stream;
 
 /// Minimum number of machines in a round to estimate its common part: an outlier then hardly moves the median.

@@ -15,6 +15,7 @@ mod rows;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::compare::ComparedRun;
+use crate::values::comparison::SuspectCount;
 use crate::values::stamp::Stamp;
 use crate::values::workload::Better;
 
@@ -89,31 +90,6 @@ pub struct Machine {
     /// Trials of the main metrics of all runs.
     #[serde(flatten)]
     pub counts: SuspectCount,
-}
-
-/// Number of counted trials behind a value, and how many of them were disturbed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SuspectCount {
-    #[serde(default)]
-    pub suspect: u32,
-    #[serde(default)]
-    pub trials: u32,
-}
-
-impl SuspectCount {
-    /// Whether the value rests mostly on suspect trials.
-    pub fn is_most(self) -> bool {
-        2 * self.suspect > self.trials
-    }
-}
-
-impl std::iter::Sum for SuspectCount {
-    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
-        counts.fold(Self::default(), |sum, one| Self {
-            suspect: sum.suspect + one.suspect,
-            trials: sum.trials + one.trials,
-        })
-    }
 }
 
 /// Direction of an outlier.

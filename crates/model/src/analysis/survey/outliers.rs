@@ -8,10 +8,11 @@
 //! rate.
 
 use super::rows::{Class, RunValue, TestSeries};
-use super::{MachineScore, OutlierSide, SuspectCount, Test};
+use super::{MachineScore, OutlierSide, Test};
 use crate::stats::statistics::{
     CONFIDENCE, Interval, Mean, mean_interval, median, median_interval, qn_scale, t_probability,
 };
+use crate::values::comparison::SuspectCount;
 use crate::values::workload::Better;
 
 /// Minimum number of machines. Six others must remain: the median of fewer has no distribution-free 95 % interval, and

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Machine, OutlierSide, SurveyOptions, SuspectCount};
+use super::{Machine, OutlierSide, SurveyOptions};
 use crate::analysis::compare::{ComparedRun, check_not_mixed_with_simulated, host};
 use crate::analysis::finding::{CellFinding, MetricFinding};
+use crate::values::comparison::SuspectCount;
 use crate::values::machine_class::machine_class;
 use crate::values::record::RunRecord;
 use crate::values::units::thread_count;
@@ -251,7 +252,7 @@ fn over_all(name: &str, of_runs: &ValuesByRun<'_>, runs: &[ComparedRun<'_>]) -> 
 
 fn counts(metric: &MetricFinding) -> SuspectCount {
     let suspect = metric.suspect.iter().filter(|is_suspect| **is_suspect).count();
-    SuspectCount { suspect: suspect as u32, trials: metric.samples.len() as u32 }
+    SuspectCount { suspect: suspect, trials: metric.samples.len() }
 }
 
 /// Returns the logarithm of a metric and its error; `None` unless it is positive.
