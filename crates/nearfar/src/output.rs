@@ -52,7 +52,7 @@ pub fn print(text: &str) -> Result<(), CliError> {
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     match write!(stdout, "{text}{newline}").and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => Err(CliError::failure(format!("cannot write to stdout: {error}"))),
+        Err(error) => Err(cannot_write(Path::new("-"), &error)),
         Ok(()) => Ok(()),
     }
 }
@@ -79,7 +79,7 @@ pub fn write_streamed(
     if path == Path::new("-") {
         let mut out = BufWriter::new(Stdout(std::io::stdout().lock()));
         stream(&mut out)?;
-        return out.flush().map_err(|error| CliError::failure(format!("cannot write to stdout: {error}")));
+        return out.flush().map_err(|error| cannot_write(path, &error));
     }
     let write_error = |error: std::io::Error| cannot_write(path, &error);
     // A symbolic link is kept: its target is written, unless another user has made the link.
@@ -104,8 +104,10 @@ fn buffered(
     out.flush().map_err(|error| cannot_write(path, &error))
 }
 
-fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::failure(format!("cannot write {}: {error}", path.display()))
+/// The error of writing a file, or stdout if the path is `-`.
+pub fn cannot_write(path: &Path, error: &std::io::Error) -> CliError {
+    let what = if path == Path::new("-") { "to stdout".into() } else { path.display().to_string() };
+    CliError::failure(format!("cannot write {what}: {error}"))
 }
 
 /// Ends the program successfully if the reader has closed the pipe, as `head` does.

@@ -15,7 +15,7 @@ use super::TextOrJson;
                         Exit status: with -- CMD that of CMD, 126 if CMD cannot be started, 127 if it does not exist")]
 pub struct WhereArgs {
     /// Inspect this process and its descendants
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// Inspect the processes of this systemd unit
     #[arg(long, value_name = "NAME")]

@@ -29,19 +29,12 @@ pub fn run(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
     let record = store.run(&args.run).map_err(CliError::usage)?;
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
-    output::write_streamed(path, |out| exporter(&store, &record.id, out).map_err(|error| export_error(path, error)))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Names the file or stdout if the export cannot be written.
-fn export_error(path: &Path, error: ExportError) -> CliError {
-    match error {
-        ExportError::Write(error) if path == Path::new("-") => {
-            CliError::failure(format!("cannot write to stdout: {error}"))
-        }
-        ExportError::Write(error) => CliError::failure(format!("cannot write {}: {error}", path.display())),
+    let export_error = |error| match error {
+        ExportError::Write(error) => output::cannot_write(path, &error),
         error => CliError::failure(error),
-    }
+    };
+    output::write_streamed(path, |out| exporter(&store, &record.id, out).map_err(export_error))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(not(feature = "parquet"))]
