@@ -200,7 +200,7 @@ fn failing_candidate_costs_a_search_two_trials() {
     assert!(!failed.is_empty() && failed.values().all(|count| *count == 2), "{failed:?}");
 }
 
-/// A CPU goes offline: the placements on it succeeded, and then their programs do not start.
+/// A CPU goes offline during a search: from then on, programs placed on it do not start.
 #[test]
 fn placements_that_stop_working_do_not_end_a_search() {
     let plan = plan(&request_of(600));

@@ -81,7 +81,7 @@ fn sample(pid: u32, last: &mut Result<Residency, InspectError>) -> Option<&Resid
     last.as_ref().ok().filter(|_| is_new)
 }
 
-/// Drops every second sample if there are too many, but not the last one.
+/// Drops every second sample once there are too many; keeps the last one.
 fn thin(samples: &mut Vec<ResidencySample>) {
     if samples.len() > SAMPLES_MAX {
         let parity = samples.len() % 2;

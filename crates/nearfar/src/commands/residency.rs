@@ -78,7 +78,7 @@ fn inspect_error(error: &InspectError) -> CliError {
 }
 
 fn run_files(args: &WhereArgs) -> CommandResult {
-    // Unsuitable files are errors before anything is printed.
+    // If one of the files cannot be inspected, nothing is printed.
     let files: Vec<_> = args
         .files
         .iter()

@@ -1,5 +1,5 @@
-//! Judges the memory nodes of the files that a command maps. A memory policy does not move pages that are already in
-//! the page cache, so they may be on the nodes of an earlier trial.
+//! Judges on which memory nodes the files that a command maps are. A memory policy does not move pages that are already in
+//! the page cache: they stay where an earlier trial put them.
 
 use super::JudgedCommand;
 use crate::values::id_set::NodeSet;
