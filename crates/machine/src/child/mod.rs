@@ -5,6 +5,7 @@ mod aside;
 mod output;
 mod reap;
 mod server;
+mod shared;
 mod spawn;
 mod start;
 mod stops;

@@ -1,19 +1,26 @@
-//! Creates the process of a trial as vfork(2) does: it shares the memory of this process until its exec. A fork would
-//! copy the page tables, and removing the copy would be part of the measured time. Does not know what the child does.
+//! Creates the process of a trial in two steps. A fork of this process, the launcher, starts it as vfork(2) does: they
+//! share their memory until the exec. Does not know what the child does before its exec.
+//!
+//! Removing the copied page tables of a fork would be part of the measured time; here the launcher removes them. A
+//! vfork without a launcher would share the memory of this process, and when its memory node is full, the OOM killer
+//! spares processes between vfork and exec and kills the largest other process of the machine.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, PipeWriter, Read};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 use libc::{c_char, c_int, c_void};
 
-use crate::syscall::checked;
+use super::shared::Shared;
+use crate::syscall::{checked, set_oom_score_max, wait_for_child};
 
 /// Words of the stack of the child until its exec. The search in PATH needs about 8 KiB (execvpe(3)).
 const STACK_WORDS: usize = (256 << 10) / size_of::<u128>();
+/// Exit status of a child that executed no program.
+const FAILED: c_int = 127;
 /// Highest signal of Linux.
 const SIGNALS: std::ops::RangeInclusive<c_int> = 1..=64;
 
@@ -37,18 +44,20 @@ impl Pointers {
 }
 
 /// Starts a process that calls `prepare` and then executes the program. Returns its PID once the program runs, or the
-/// process has ended because `prepare` returned false or exec failed; `prepare` and `failed` report what happened.
+/// process has ended because `prepare` returned false or exec failed (`failed` has then been called), or was killed.
 ///
 /// # Safety
-/// The calls run in a child of a process with threads: they must not allocate, take locks or panic. They share the
-/// memory of this process, and this thread waits until they have returned.
+/// The calls run in a fork of a process with threads: they must not allocate, take locks or panic. What they write is
+/// visible here only if it is [`Shared`].
 pub(super) unsafe fn start(
     program: &Program,
     mut prepare: impl FnMut() -> bool,
     mut failed: impl FnMut(&io::Error),
 ) -> io::Result<u32> {
     let (argv, environment) = (Pointers::to(&program.argv), Pointers::to(&program.environment));
+    let pid = Shared::new(0)?;
     let mut child = || {
+        pid.set(std::process::id());
         let seated = enter(program).map(|()| prepare());
         let error = match seated {
             Ok(true) => {
@@ -61,8 +70,18 @@ pub(super) unsafe fn start(
         };
         failed(&error);
     };
-    // SAFETY: the caller guarantees what `clone` requires.
-    unsafe { clone(&mut child) }
+    let (mut started, write_end) = std::io::pipe()?;
+    // SAFETY: the caller guarantees what `fork` requires.
+    let launcher = unsafe { fork(&mut child, &write_end) }?;
+    drop(write_end);
+    // The exec closes the pipe, and so does the end of both processes.
+    let waited = started.read_to_end(&mut Vec::new());
+    let pid = pid.get();
+    if pid != launcher {
+        wait_for_child(launcher)?;
+    }
+    waited?;
+    if pid == 0 { Err(io::Error::from_raw_os_error(libc::EINTR)) } else { Ok(pid) }
 }
 
 /// Steps that every child takes: streams, directory, process group, signals.
@@ -103,44 +122,62 @@ fn reset_signals() {
     }
 }
 
-/// clone(2) with shared memory: calls `child` in a new process, on its own stack, and waits until it has executed a
-/// program or ended.
+/// Starts the launcher, which holds `started` open until `child` has executed a program or ended.
 ///
 /// # Safety
 /// As for [`start`].
-unsafe fn clone(child: &mut dyn FnMut()) -> io::Result<u32> {
+unsafe fn fork(child: &mut dyn FnMut(), started: &PipeWriter) -> io::Result<u32> {
+    let mut stack = Vec::<u128>::with_capacity(STACK_WORDS);
+    // SAFETY: zeroed is a valid sigset_t. All signals are blocked meanwhile, so that no handler runs in the children.
+    // The launcher only makes system calls and exits without running exit handlers.
+    unsafe {
+        let (mut all, mut before) = (MaybeUninit::<libc::sigset_t>::zeroed(), MaybeUninit::zeroed());
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let launcher = libc::fork();
+        if launcher == 0 {
+            set_oom_score_max();
+            launch(child, &mut stack);
+            libc::close(started.as_raw_fd());
+            libc::_exit(FAILED);
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        u32::try_from(launcher).map_err(|_| error)
+    }
+}
+
+/// Calls `child` in a new process with the parent and the memory of the calling one, and waits until it has executed a
+/// program or ended. Calls it in the calling process where that is impossible, as in QEMU's user emulation.
+///
+/// # Safety
+/// As for [`start`]; nothing else uses the stack.
+unsafe fn launch(child: &mut dyn FnMut(), stack: &mut Vec<u128>) {
     extern "C" fn run(child: *mut c_void) -> c_int {
         // SAFETY: the pointer is that to `child` below, which waits while this runs.
         let child = unsafe { &mut *child.cast::<&mut dyn FnMut()>() };
         child();
         // SAFETY: _exit does not return, and runs no exit handlers of the shared memory.
-        unsafe { libc::_exit(127) }
+        unsafe { libc::_exit(FAILED) }
     }
     let mut child = child;
-    let mut stack = Vec::<u128>::with_capacity(STACK_WORDS);
-    // SAFETY: the stack grows down from its end and is live until the child has left it, because of CLONE_VFORK. Zeroed
-    // is a valid sigset_t. All signals are blocked meanwhile, so that no handler runs in the child.
-    unsafe {
-        let (mut all, mut before) = (MaybeUninit::<libc::sigset_t>::zeroed(), MaybeUninit::zeroed());
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: the stack grows down from its end and is live until the child has left it, because of CLONE_VFORK.
+    let pid = unsafe {
         let top = stack.as_mut_ptr().add(STACK_WORDS).cast();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        let pid = libc::clone(run, top, flags, ptr::from_mut(&mut child).cast());
-        let error = io::Error::last_os_error();
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
-        u32::try_from(pid).map_err(|_| error)
+        libc::clone(run, top, flags, ptr::from_mut(&mut child).cast())
+    };
+    if pid < 0 {
+        child();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::io::Read;
     use std::process::Command;
 
     use super::*;
-    use crate::syscall::wait_for_child;
 
     fn program(argv: &[&str], output: OwnedFd) -> Program {
         let null = || OwnedFd::from(File::open("/dev/null").unwrap());
@@ -153,15 +190,15 @@ mod tests {
         for (name, expected) in [("true", None), ("/nowhere/true", Some(libc::ENOENT))] {
             let (_, output) = std::io::pipe().unwrap();
             let program = program(&[name], output.into());
-            let (mut prepared, mut errno) = (false, None);
+            let (prepared, errno) = (Shared::new(false).unwrap(), Shared::new(None).unwrap());
             let prepare = || {
-                prepared = true;
+                prepared.set(true);
                 true
             };
-            // SAFETY: the closures write to variables of this function and make no calls.
-            let pid = unsafe { start(&program, prepare, |error| errno = error.raw_os_error()) }.unwrap();
+            // SAFETY: the closures write to shared memory and make no calls.
+            let pid = unsafe { start(&program, prepare, |error| errno.set(error.raw_os_error())) }.unwrap();
             wait_for_child(pid).unwrap();
-            assert_eq!((prepared, errno), (true, expected), "{name}");
+            assert_eq!((prepared.get(), errno.get()), (true, expected), "{name}");
         }
     }
 

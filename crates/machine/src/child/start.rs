@@ -14,6 +14,7 @@ use model::values::id_set::CpuSet;
 use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 
+use super::shared::Shared;
 use super::spawn::{self, Program};
 use super::{LaunchError, SpawnSpec};
 use crate::affinity;
@@ -59,18 +60,19 @@ pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet, follower: Option<&File>) 
     let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
     let follower = follower.map(AsRawFd::as_raw_fd);
     let steps = PreExec { parent: std::process::id(), mask, policy, entrance, follower };
-    let mut report = Report::new();
-    let (mut exec_error, shared) = (None, &mut report);
-    // SAFETY: the closures only make system calls with arguments prepared here and write to variables of this
-    // function: they allocate nothing and take no locks.
+    let shared = Shared::new(Report::new()).map_err(|error| refused("share memory", error))?;
+    let exec_failed = |error: &io::Error| shared.set(Report { exec_errno: Some(errno_of(error)), ..shared.get() });
+    // SAFETY: the closures only make system calls with arguments prepared here and write to shared memory: they
+    // allocate nothing and take no locks.
     let pid = unsafe {
-        spawn::start(&prepared, || steps.bind(shared), |error| exec_error = error.raw_os_error())
+        spawn::start(&prepared, || steps.bind(&shared), exec_failed)
             .map_err(|error| refused("create a process", error))?
     };
-    let Some(at) = report.at.filter(|_| exec_error.is_none()) else {
+    let report = shared.get();
+    let Some(at) = report.at.filter(|_| report.exec_errno.is_none()) else {
         // The process has ended; nothing else waits for it.
         let _ = syscall::wait_for_child(pid);
-        return Err(explain(launch, &program, &report, exec_error.unwrap_or_default(), cpus));
+        return Err(explain(launch, &program, &report, cpus));
     };
     Ok(Started { pid, at, proof: report.proof(), stdout, stderr })
 }
@@ -120,7 +122,7 @@ struct PreExec {
     follower: Option<RawFd>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum SpawnStage {
     Streams,
     Parent,
@@ -130,7 +132,8 @@ enum SpawnStage {
     Seated,
 }
 
-/// The report of the child, which it writes into the memory of this process.
+/// The report of the child.
+#[derive(Clone, Copy)]
 struct Report {
     stage: SpawnStage,
     /// errno of the step that failed.
@@ -141,15 +144,19 @@ struct Report {
     is_followed: bool,
     /// Time just before exec; `None` if a step failed.
     at: Option<Instant>,
+    /// errno of exec, or of a step before those of [`PreExec`].
+    exec_errno: Option<i32>,
 }
 
 impl PreExec {
     /// Runs in the child: no allocation, no locks. Returns whether all steps succeeded.
-    fn bind(&self, report: &mut Report) -> bool {
-        match self.steps(report) {
+    fn bind(&self, shared: &Shared<Report>) -> bool {
+        let mut report = shared.get();
+        match self.steps(&mut report) {
             Ok(()) => report.at = Some(Instant::now()),
             Err(error) => report.errno = errno_of(&error),
         }
+        shared.set(report);
         report.at.is_some()
     }
 
@@ -160,7 +167,6 @@ impl PreExec {
             // The parent died before the child could request a signal on its death.
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
-        syscall::set_oom_score_max();
         report.stage = SpawnStage::Group;
         if let Some(entrance) = self.entrance {
             syscall::enter_group(entrance)?;
@@ -187,7 +193,7 @@ fn errno_of(error: &io::Error) -> i32 {
 impl Report {
     fn new() -> Self {
         let (mask, policy) = (CpuMask::EMPTY, Err(0));
-        Self { stage: SpawnStage::Streams, errno: 0, mask, policy, is_followed: false, at: None }
+        Self { stage: SpawnStage::Streams, errno: 0, mask, policy, is_followed: false, at: None, exec_errno: None }
     }
 
     fn proof(&self) -> StartProof {
@@ -200,8 +206,8 @@ impl Report {
     }
 }
 
-/// Converts a failed start to an error: of a step of the binding, or of exec and what precedes it (`exec_errno`).
-fn explain(launch: &SpawnSpec, program: &str, report: &Report, exec_errno: i32, cpus: &CpuSet) -> LaunchError {
+/// Converts a failed start to an error: of a step of the binding, or of exec and what precedes it.
+fn explain(launch: &SpawnSpec, program: &str, report: &Report, cpus: &CpuSet) -> LaunchError {
     let error = io::Error::from_raw_os_error(report.errno);
     match report.stage {
         SpawnStage::Seats => LaunchError::Refused(affinity::refusal(cpus, &error)),
@@ -211,7 +217,7 @@ fn explain(launch: &SpawnSpec, program: &str, report: &Report, exec_errno: i32, 
             LaunchError::Refused(SyscallError::new("set the death signal of a child (prctl)", &error))
         }
         SpawnStage::Streams | SpawnStage::Seated => {
-            explain_exec(launch, program, &io::Error::from_raw_os_error(exec_errno))
+            explain_exec(launch, program, &io::Error::from_raw_os_error(report.exec_errno.unwrap_or_default()))
         }
     }
 }

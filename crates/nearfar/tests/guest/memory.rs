@@ -59,10 +59,14 @@ fn pages_on_other_nodes_make_a_trial_suspect() {
 fn bound_trial_on_a_full_node_is_stored_as_failed() {
     let Some(job) = job_output("bound_trial_on_a_full_node_is_stored_as_failed") else { return };
     assert_verified(first(job, "room-bound"));
-    assert_eq!(job.step("full-bound").status, 4, "measured, but no trial is valid");
-    for trial in job.trials("full-bound") {
-        assert_invalid(trial, "failed: it ended with signal 9");
-        assert_invalid(trial, "memory ran out during the trial: processes killed on this machine: 1");
-        assert_eq!((&trial["status"], &trial["samples"]), (&json!("failed"), &json!([])));
+    assert_eq!(job.step("exhausted").status, 0, "nothing is left of node 1");
+    // In the second step, it ends the trial before the program has been executed.
+    for step in ["full-bound", "exhausted-bound"] {
+        assert_eq!(job.step(step).status, 4, "{step}: measured, but no trial is valid");
+        for trial in job.trials(step) {
+            assert_invalid(trial, "failed: it ended with signal 9");
+            assert_invalid(trial, "memory ran out during the trial: processes killed on this machine: 1");
+            assert_eq!((&trial["status"], &trial["samples"]), (&json!("failed"), &json!([])));
+        }
     }
 }

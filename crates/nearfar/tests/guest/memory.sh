@@ -42,4 +42,13 @@ echo -1000 >/proc/$hog/oom_score_adj
 is_full() { [ "$(node_1_free_kib)" -lt 18000 ]; }
 step full wait_for is_full
 holds full
-kill $hog
+# Small processes fill the rest, until one of them is killed. Not even the exec of a bound program fits then.
+echo -1000 >/proc/$$/oom_score_adj
+exposed() { (echo 0 >/proc/self/oom_score_adj; exec "$@"); } # COMMAND...: the OOM killer may choose it
+hogs=$hog
+for _ in $(seq 16); do exposed meddle rebind 1 1 600000 & hogs="$hogs $!"; done
+has_killed() { dmesg | grep -q 'Killed process .*(meddle).*oom_score_adj:0'; }
+step exhausted wait_for has_killed
+step exhausted-bound exposed nearfar --quiet measure --format json command --runs 1 --placement '-C 4 -m 1' -- meddle hold 24 3000
+# Some of them have ended.
+kill $hogs 2>/dev/null
