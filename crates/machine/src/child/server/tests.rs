@@ -171,7 +171,7 @@ fn stop_timeout_is_the_time_before_sigkill() {
         stopping.elapsed()
     };
     let (early, late) = (stopped_after(Nanos(100_000_000)), stopped_after(Nanos(1_500_000_000)));
-    // Without a limit of its own, both would take equally long.
+    // Without their own limits, both would take equally long.
     assert!(late >= Duration::from_millis(1500) && early + Duration::from_millis(700) < late, "{early:?}, {late:?}");
 }
 

@@ -252,7 +252,7 @@ fn over_all(name: &str, of_runs: &ValuesByRun<'_>, runs: &[ComparedRun<'_>]) -> 
 
 fn counts(metric: &MetricFinding) -> SuspectCount {
     let suspect = metric.suspect.iter().filter(|is_suspect| **is_suspect).count();
-    SuspectCount { suspect: suspect, trials: metric.samples.len() }
+    SuspectCount { suspect, trials: metric.samples.len() }
 }
 
 /// Returns the logarithm of a metric and its error; `None` unless it is positive.
