@@ -163,4 +163,29 @@ fn strict_comparisons_leave_out_suspect_trials() {
     let (strict, notes) = suspect(&["--strict"]);
     assert_eq!(strict, 0);
     assert!(notes.contains("suspect trials are left out"), "{notes}");
+
+    let shown = |args: &[&str]| json(&nearfar(dir.path(), &[&["show", "--format", "json"], args].concat()));
+    let count = |run: &Value, suspect: u64| {
+        let cells = run["cells"].as_array().expect("cells").iter();
+        let disturbed = cells.filter(|cell| cell["verdicts"]["suspect"] != 0);
+        let lost = |cell: &Value| {
+            let counted = cell["verdicts"]["valid"].as_u64()? + cell["verdicts"]["suspect"].as_u64()?;
+            Some(counted - cell["metrics"][0]["samples"].as_array()?.len() as u64)
+        };
+        let all: Vec<(u64, String)> =
+            disturbed.map(|cell| (lost(cell).expect("samples"), cell["caveats"].to_string())).collect();
+        assert_eq!(all.iter().map(|(lost, _)| lost).sum::<u64>(), suspect, "{all:?}");
+        all.iter().all(|(_, caveats)| caveats.contains("suspect trials are left out (--strict)"))
+    };
+    let run = shown(&[]);
+    let suspect =
+        run["cells"].as_array().expect("cells").iter().filter_map(|cell| cell["verdicts"]["suspect"].as_u64());
+    assert!(!count(&run, 0));
+    assert!(count(&shown(&["--strict"]), suspect.sum()));
+    let report = |args: &[&str]| {
+        let html = nearfar(dir.path(), &[&["report", "-o", "-"], args].concat()).stdout;
+        String::from_utf8(html).expect("UTF-8")
+    };
+    assert!(report(&[]).contains("(suspect: they count)"));
+    assert!(report(&["--strict"]).contains("(suspect: left out by --strict)"));
 }

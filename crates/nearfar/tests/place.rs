@@ -409,6 +409,8 @@ fn race(flags: &[&str], command: &[&str]) -> Value {
         let claim = claim(row);
         assert!(claim != "failed" && claim != "not-proven", "{row:#}");
     }
+    let strict = run(&store, &["show", "--strict"]);
+    assert_eq!(strict.status.code(), Some(2), "the result of a search depends on all its trials: {strict:?}");
     let shown = run(&store, &["show", "--trials", "--format", "json"]);
     let shown: Value = serde_json::from_slice(&shown.stdout).expect("show prints JSON");
     for trial in shown["trials"].as_array().expect("a list") {

@@ -20,23 +20,36 @@ use crate::app::results_file::readable_runs;
 use crate::app::survey;
 use crate::error::CliError;
 
+/// Whether the figures of a report contain suspect trials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuspectTrials {
+    Kept,
+    /// Left out, except those of searches.
+    LeftOut,
+}
+
 /// Returns the program and its version, for the footer of pages.
 pub fn generated_by() -> String {
     format!("nearfar {}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Renders the report of the named runs; `served` is the additional header of `nearfar serve`.
-pub fn runs_html(store: &Store, names: &[String], served: Option<ServedHeader>) -> Result<String, CliError> {
+pub fn runs_html(
+    store: &Store,
+    names: &[String],
+    suspect: SuspectTrials,
+    served: Option<ServedHeader>,
+) -> Result<String, CliError> {
     let records: Vec<RunRecord> =
         names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
-    Ok(page(&loaded(store, &records)?, &[], None, served))
+    Ok(page(&loaded(store, &records, suspect)?, &[], None, served))
 }
 
 /// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if
 /// there are several machines.
-pub fn latest_html(store: &Store, served: Option<ServedHeader>) -> Result<String, CliError> {
+pub fn latest_html(store: &Store, suspect: SuspectTrials, served: Option<ServedHeader>) -> Result<String, CliError> {
     let survey = survey::of_several(store)?;
-    Ok(page(&loaded(store, &latest_records(store)?)?, &tables(store)?, survey.as_ref(), served))
+    Ok(page(&loaded(store, &latest_records(store)?, suspect)?, &tables(store)?, survey.as_ref(), served))
 }
 
 pub fn survey_html(survey: &Survey) -> String {
@@ -78,7 +91,7 @@ pub struct LoadedRun {
 
 impl LoadedRun {
     /// Reads the trials of a run one by one, and analyses them. `names` is for the JSON, which names the trials.
-    pub fn new(store: &Store, record: RunRecord, names: TrialNames) -> Result<Self, CliError> {
+    pub fn new(store: &Store, record: RunRecord, names: TrialNames, suspect: SuspectTrials) -> Result<Self, CliError> {
         let (mut summary, mut trials) = (RunSummariser::new(&record.plan, names), Vec::new());
         let visit = |trial: TrialRecord| {
             summary.add(&trial);
@@ -88,7 +101,10 @@ impl LoadedRun {
             ControlFlow::Continue(())
         };
         store.each_trial(&record.id, TrialColumns::All, visit).map_err(CliError::failure)?;
-        let finding = summary.finish();
+        let mut finding = summary.finish();
+        if suspect == SuspectTrials::LeftOut && record.plan.race.is_none() {
+            finding.leave_out_suspect();
+        }
         let runs = [ComparedRun { record: &record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
@@ -128,8 +144,8 @@ impl LoadedRun {
     }
 }
 
-fn loaded(store: &Store, records: &[RunRecord]) -> Result<Vec<LoadedRun>, CliError> {
-    records.iter().map(|record| LoadedRun::new(store, record.clone(), TrialNames::LeftOut)).collect()
+fn loaded(store: &Store, records: &[RunRecord], suspect: SuspectTrials) -> Result<Vec<LoadedRun>, CliError> {
+    records.iter().map(|record| LoadedRun::new(store, record.clone(), TrialNames::LeftOut, suspect)).collect()
 }
 
 fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {

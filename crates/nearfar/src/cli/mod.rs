@@ -385,6 +385,9 @@ pub struct ShowArgs {
     /// List all runs in the results file
     #[arg(long)]
     pub runs: bool,
+    /// Leave out suspect trials; not for searches
+    #[arg(long, conflicts_with_all = ["runs", "trials"])]
+    pub strict: bool,
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
@@ -489,6 +492,9 @@ pub enum TableFormat {
 pub struct ReportArgs {
     /// Runs to report [default: the latest of every experiment]
     pub runs: Vec<String>,
+    /// Leave out suspect trials, except those of searches
+    #[arg(long)]
+    pub strict: bool,
     /// HTML file to write; - is stdout [default: report.html in the directory of the results file]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::app::report::{latest_html, runs_html};
+use crate::app::report::{SuspectTrials, latest_html, runs_html};
 use crate::cli::{GlobalArgs, ReportArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
@@ -12,7 +12,12 @@ use crate::requests::{existing_store, results_file};
 /// Writes the report and prints its path.
 pub fn run(args: &ReportArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
-    let html = if args.runs.is_empty() { latest_html(&store, None)? } else { runs_html(&store, &args.runs, None)? };
+    let suspect = if args.strict { SuspectTrials::LeftOut } else { SuspectTrials::Kept };
+    let html = if args.runs.is_empty() {
+        latest_html(&store, suspect, None)?
+    } else {
+        runs_html(&store, &args.runs, suspect, None)?
+    };
     let path = args.output.clone().map_or_else(|| default_path(common), Ok)?;
     output::write(&path, &html)?;
     if path != Path::new("-") {

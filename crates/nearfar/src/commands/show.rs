@@ -36,7 +36,14 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
         None => Vec::new(),
     };
     let names = if args.format == ShowFormat::Json { TrialNames::Kept } else { TrialNames::LeftOut };
-    let finding = store.finding(&record, TrialColumns::All, names).map_err(CliError::failure)?;
+    let mut finding = store.finding(&record, TrialColumns::All, names).map_err(CliError::failure)?;
+    if args.strict {
+        if record.plan.race.is_some() {
+            return Err(CliError::usage("--strict does not apply to a search, whose result depends on all its trials")
+                .hint("nearfar show --trials lists them with their verdicts"));
+        }
+        finding.leave_out_suspect();
+    }
     let metrics = if args.all_metrics { Metrics::All } else { Metrics::Main };
     let efficiency = efficiencies(ComparedRun { record: &record, finding: &finding });
     match args.format {

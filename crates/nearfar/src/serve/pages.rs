@@ -24,7 +24,7 @@ use super::response::HttpResponse;
 use super::route::Route;
 use super::status::HttpStatus;
 use crate::app::compare::{CompareRequest, comparison};
-use crate::app::report::{LoadedRun, generated_by, latest_html, runs_html};
+use crate::app::report::{LoadedRun, SuspectTrials, generated_by, latest_html, runs_html};
 use crate::error::CliError;
 
 /// Maximum number of cached pages, of at most 3 MB each.
@@ -137,13 +137,16 @@ impl PageCache {
                 HttpResponse::page(self.page(&format!("run {id}"), &state, |_| run(&store, &id))?)
             }
             Route::RunJson(name) => {
-                let loaded = LoadedRun::new(&store, store.run(&id(&store, name)?.0)?, TrialNames::Kept)?;
+                let loaded =
+                    LoadedRun::new(&store, store.run(&id(&store, name)?.0)?, TrialNames::Kept, SuspectTrials::Kept)?;
                 HttpResponse::json(HttpStatus::Ok, &loaded.json())
             }
             Route::Report => {
                 let state = extent_id(store.extent()?);
                 let served = ServedHeader { events: Some(format!("/events?seen={state}")), ..served(&store)? };
-                HttpResponse::page(self.page("report", &state, |_| Ok(latest_html(&store, Some(served))?))?)
+                HttpResponse::page(
+                    self.page("report", &state, |_| Ok(latest_html(&store, SuspectTrials::Kept, Some(served))?))?,
+                )
             }
             Route::Compare => {
                 let (state, key) = (extent_id(store.extent()?), format!("compare {:?}", head.query));
@@ -236,7 +239,7 @@ fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
         events: progress.ended.is_none().then_some(events),
         standing: progress_in_words(&progress),
     };
-    Ok(runs_html(store, std::slice::from_ref(&id.0), Some(served))?)
+    Ok(runs_html(store, std::slice::from_ref(&id.0), SuspectTrials::Kept, Some(served))?)
 }
 
 /// Renders a page of the list of runs.
@@ -273,7 +276,7 @@ fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<Cach
     if let Some((_, result)) = cache.results.get(&summary.id).filter(|(known, _)| *known == state) {
         return Ok(result.clone());
     }
-    let loaded = LoadedRun::new(store, store.run(&summary.id.0)?, TrialNames::LeftOut)?;
+    let loaded = LoadedRun::new(store, store.run(&summary.id.0)?, TrialNames::LeftOut, SuspectTrials::Kept)?;
     let unfinished = summary.ended.is_none();
     let answer = loaded.in_words().map(|answer| if unfinished { format!("so far: {answer}") } else { answer });
     let trials = unfinished.then(|| store.trials(&summary.id)).transpose()?;

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use model::analysis::curves::sweeps;
-use model::analysis::finding::{CellFinding, RunFinding, load_belongs_to};
+use model::analysis::finding::{CellFinding, RunFinding, SUSPECT_LEFT_OUT, load_belongs_to};
 use model::analysis::place::PlaceResult;
 use model::values::placement::Placement;
 use model::values::record::{RunRecord, TrialRecord};
@@ -255,10 +255,14 @@ fn validity(finding: &RunFinding) -> String {
             "Every trial is valid: the placement of threads and memory was verified, and no disturbance was observed."
                 .into()
         }
-        (suspect, invalid) => format!(
-            "Of {cells} cells, {suspect} had trials that were disturbed (suspect: they count) and {invalid} had trials whose \
-             placement was not verified or that failed (invalid: they do not count)."
-        ),
+        (suspect, invalid) => {
+            let left_out = finding.cells.iter().any(|cell| cell.caveats.iter().any(|it| it == SUSPECT_LEFT_OUT));
+            let suspect_counts = if left_out { "left out by --strict" } else { "they count" };
+            format!(
+                "Of {cells} cells, {suspect} had trials that were disturbed (suspect: {suspect_counts}) and {invalid} had \
+                 trials whose placement was not verified or that failed (invalid: they do not count)."
+            )
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod summary;
 
 pub use load::{CpuLoad, load_belongs_to};
 pub use reasons::ReasonGroup;
-pub use summary::{RunSummariser, TrialNames, metric_value, summarise};
+pub use summary::{RunSummariser, SUSPECT_LEFT_OUT, TrialNames, metric_value, summarise};
 
 use serde::{Deserialize, Serialize};
 

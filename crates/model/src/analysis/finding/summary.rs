@@ -13,6 +13,8 @@ use crate::values::record::{TrialRecord, VerdictCounts};
 use crate::values::trial::{Grade, Role, Sample, TrialId};
 use crate::values::workload::{Better, MetricSpec, Reduce, WorkloadSpec};
 
+/// Caveat of cells whose suspect trials were left out.
+pub const SUSPECT_LEFT_OUT: &str = "suspect trials are left out (--strict)";
 /// Maximum number of passes: `CrystalDiskMark` has five; more trials serve to compute an interval.
 const PASSES_MAX: u32 = 5;
 
@@ -236,9 +238,13 @@ fn retain<T>(values: &mut Vec<T>, kept: &[bool]) {
 }
 
 impl RunFinding {
-    /// Leaves out the samples of suspect trials, and returns the number of these trials. The counts of verdicts stay.
+    /// Leaves out the samples of suspect trials, and returns the number of these trials. The counts of verdicts stay,
+    /// and the cells get a caveat.
     pub fn leave_out_suspect(&mut self) -> u32 {
-        self.cells.iter_mut().flat_map(|cell| &mut cell.metrics).for_each(MetricFinding::leave_out_suspect);
+        for cell in self.cells.iter_mut().filter(|cell| cell.verdicts.suspect > 0) {
+            cell.metrics.iter_mut().for_each(MetricFinding::leave_out_suspect);
+            cell.caveats.push(SUSPECT_LEFT_OUT.into());
+        }
         self.cells.iter().map(|cell| cell.verdicts.suspect).sum()
     }
 }
