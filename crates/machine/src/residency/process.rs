@@ -134,12 +134,15 @@ fn mappings(pid: u32, unseen: &mut UnseenSet) -> io::Result<Vec<Mapping>> {
 
 /// Returns the error of a process: it has ended, this process lacks the permission, or a call was refused.
 fn explain(proc: &Proc, pid: u32, error: &io::Error) -> InspectError {
+    // A process that is not yet reaped has no memory: its files in /proc return EACCES to users other than root, and
+    // move_pages(2) returns EINVAL.
+    let is_zombie = || proc.thread_stat(pid, pid).is_some_and(|stat| stat.state == 'Z');
     match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES | libc::EINVAL) if is_zombie() => InspectError::Ended(pid),
         Some(libc::EPERM | libc::EACCES) => InspectError::NotPermitted { pid, error: error.to_string() },
         _ if error.kind() == ErrorKind::NotFound => InspectError::Missing(pid),
         Some(libc::ESRCH) => without_memory(proc, pid),
-        // move_pages(2) returns EINVAL for a process that is not yet reaped.
-        _ if proc.thread_stat(pid, pid).is_none_or(|stat| stat.state == 'Z') => InspectError::Ended(pid),
+        _ if proc.thread_stat(pid, pid).is_none() => InspectError::Ended(pid),
         _ => InspectError::Refused(query_error(error)),
     }
 }
