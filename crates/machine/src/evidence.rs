@@ -110,6 +110,8 @@ pub(crate) struct WatchScope {
     pub local_nodes: Option<NodeSet>,
     /// Whether a perf event already counts migrations.
     pub migrations_counted: bool,
+    /// Whether files are recorded on a machine with one memory node, too.
+    pub lists_files: bool,
 }
 
 /// The first process of a trial, which leads its own process group.
@@ -155,6 +157,9 @@ pub(crate) struct TrialMonitor {
     pages_misplaced: NumaPages,
     pages_error: Option<String>,
     memory_mounts: MemoryMounts,
+    records_files: bool,
+    /// Files that were open for reading.
+    open_files: BTreeSet<String>,
     /// Maximum resident memory of one process.
     peak: Option<Bytes>,
     counts: ThreadCounts,
@@ -168,9 +173,12 @@ pub(crate) struct TrialMonitor {
 impl TrialMonitor {
     pub(crate) fn new(proc: Proc, leader: Leader, scope: WatchScope) -> Self {
         let memory_mounts = proc.memory_mounts();
+        let records_files = scope.lists_files || proc.memory_node_count().is_some_and(|nodes| nodes > 1);
         Self {
+            records_files,
+            open_files: BTreeSet::new(),
             has_swap: proc.has_swap(),
-            pages_readable: check_pages_readable(&proc, &scope.memory),
+            pages_readable: check_pages_readable(&proc, &scope),
             proc,
             counts: ThreadCounts::since(leader.pid, leader.counters),
             last_sample: leader.started,
@@ -313,6 +321,9 @@ impl TrialMonitor {
                 Ok(pages) => sum.add(&pages),
                 Err(error) => self.pages_error = Some(format!("/proc/{pid}/numa_maps: {error}")),
             }
+            if self.records_files && self.open_files.len() < FILES_MAX {
+                self.open_files.extend(self.proc.open_files(*pid));
+            }
         }
         self.record_pages(sum);
         let (first, longest) = PAGES_INTERVALS;
@@ -400,14 +411,18 @@ impl TrialMonitor {
     }
 
     /// Returns the files with the most pages. Those of a verified placement are searched for in other processes, too.
+    /// Files that were only open are without pages.
     fn files(&self, pages: BTreeMap<(FileKind, String), BTreeMap<NodeId, u64>>) -> Vec<FilePages> {
-        if self.proc.memory_node_count().is_none_or(|nodes| nodes < 2) {
+        if !self.records_files {
             return Vec::new();
         }
+        let mapped: BTreeSet<String> = pages.keys().map(|(_, path)| path.clone()).collect();
         let file = |((kind, path), pages)| FilePages { path, kind, pages, is_shared: false };
         let mut files: Vec<FilePages> = pages.into_iter().map(file).collect();
         files.sort_by_key(|file| std::cmp::Reverse(file.pages.values().sum::<u64>()));
         files.truncate(FILES_MAX);
+        let only_open = self.open_files.difference(&mapped);
+        files.extend(only_open.map(|path| file(((FileKind::Data, path.clone()), BTreeMap::new()))));
         let Some(promised) = self.scope.memory.promised_nodes() else { return files };
         let is_misplaced = |file: &&FilePages| file.pages.keys().any(|node| !promised.contains(*node));
         let code: BTreeSet<&str> = files
@@ -436,10 +451,12 @@ impl TrialMonitor {
 }
 
 /// Returns an error if `numa_maps` is not useful: reading it delays page faults of large trials.
-fn check_pages_readable(proc: &Proc, memory: &MemoryPolicy) -> Result<(), String> {
+fn check_pages_readable(proc: &Proc, scope: &WatchScope) -> Result<(), String> {
     match proc.memory_node_count() {
         None => Err("this kernel is built without NUMA".into()),
-        Some(1) if memory.promised_nodes().is_none() => Err("not checked: the machine has one memory node".into()),
+        Some(1) if scope.memory.promised_nodes().is_none() && !scope.lists_files => {
+            Err("not checked: the machine has one memory node".into())
+        }
         Some(_) => Ok(()),
     }
 }
@@ -468,7 +485,8 @@ mod tests {
     fn moved_pages_are_not_hidden_by_a_larger_reading() {
         let node_0 = || NodeSet::parse_list("0").unwrap();
         let check_of = |memory: MemoryPolicy, readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
-            let scope = WatchScope { memory, local_nodes: Some(node_0()), migrations_counted: true };
+            let scope =
+                WatchScope { memory, local_nodes: Some(node_0()), migrations_counted: true, lists_files: false };
             let leader = Leader::observe(&Proc::live(), 1, Instant::now(), None);
             let mut monitor = TrialMonitor::new(Proc::live(), leader, scope);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();

@@ -15,6 +15,10 @@ use crate::{cpu_times, sysfs};
 
 /// Maximum number of bytes read of `numa_maps`; further mappings of a process are ignored.
 const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
+/// Smaller files fit in the L2 cache of a core, so their node has no lasting effect.
+const OPEN_FILE_BYTES_MIN: u64 = 2 << 20;
+/// Maximum number of descriptors of a process that are read.
+const OPEN_FILES_MAX: usize = 256;
 /// Maximum number of processes whose mappings are searched for files.
 const PROCESSES_MAX: usize = 1024;
 
@@ -177,6 +181,23 @@ impl Proc {
         let is_memory = |start: &str, file: &str| has_no_disk(file) || (shared.contains(start) && mounts.contain(file));
         let program = std::fs::read_link(self.root.join(format!("proc/{pid}/exe"))).unwrap_or_default();
         Ok(parse_numa_maps(&numa_maps, &program.to_string_lossy(), is_memory))
+    }
+
+    /// Returns the paths of the files of at least 2 MiB that a process has open for reading, at most [`OPEN_FILES_MAX`].
+    pub(crate) fn open_files(&self, pid: u32) -> Vec<String> {
+        let dir = self.root.join(format!("proc/{pid}/fd"));
+        let is_readable = |descriptor: &u32| {
+            let about = self.text(&format!("proc/{pid}/fdinfo/{descriptor}")).unwrap_or_default();
+            let flags = about.lines().find_map(|line| i32::from_str_radix(line.strip_prefix("flags:")?.trim(), 8).ok());
+            flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_WRONLY)
+        };
+        let path = |descriptor: u32| {
+            let path = std::fs::read_link(dir.join(descriptor.to_string())).ok()?;
+            let is_large = |about: std::fs::Metadata| about.is_file() && about.len() >= OPEN_FILE_BYTES_MIN;
+            let is_data = path.is_absolute() && std::fs::metadata(&path).is_ok_and(is_large);
+            Some(path.to_str().filter(|path| is_data && !path.starts_with("/proc/"))?.to_string())
+        };
+        numbers_in(&dir).into_iter().take(OPEN_FILES_MAX).filter(is_readable).filter_map(path).collect()
     }
 
     /// Returns which of these files are mapped by any of the first [`PROCESSES_MAX`] processes that can be inspected.

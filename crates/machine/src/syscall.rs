@@ -211,6 +211,26 @@ pub(crate) fn pages_status(pid: u32, pages: &[*const u8], status: &mut [c_int]) 
     .map(drop)
 }
 
+/// `move_pages(2)` with target nodes: moves pages of this process that no other process maps. A page that stays has the
+/// negated errno in its status. All slices must have the same length.
+pub(crate) fn move_pages(pages: &[*const u8], nodes: &[c_int], status: &mut [c_int]) -> io::Result<()> {
+    assert!(pages.len() == nodes.len() && pages.len() == status.len(), "move_pages uses one entry per page");
+    // SAFETY: moving a page changes no content; the kernel reads and writes one entry per page of the slices, and does
+    // not access the memory at the addresses.
+    checked(|| unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            0 as c_int,
+            pages.len() as c_ulong,
+            pages.as_ptr(),
+            nodes.as_ptr(),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE as c_int,
+        )
+    })
+    .map(drop)
+}
+
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

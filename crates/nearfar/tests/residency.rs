@@ -234,3 +234,34 @@ fn memory_of_other_users_is_not_permitted() {
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     assert!(stderr(&output).contains("are cached only to its owner"), "{}", stderr(&output));
 }
+
+/// A command that reads a file without mapping it finds none of it in the page cache from the second trial on.
+#[test]
+fn files_of_a_command_are_dropped_from_the_page_cache() {
+    let test = "files_of_a_command_are_dropped_from_the_page_cache";
+    // Files in /tmp may be memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+    let data = dir.path().join("data");
+    std::fs::write(&data, vec![1; 4 << 20]).expect("the directory is writable");
+    // Long enough to be observed with the open file.
+    let script = "exec 3<\"$0\"; sleep 0.3; cat <&3";
+    let trials = |state: &str| {
+        let store = dir.path().join(format!("{state}.db")).display().to_string();
+        let set = format!("page-cache={state}");
+        let file = data.display().to_string();
+        let measure = ["--store", &store, "measure", "command", "-r", "3", "--set", &set];
+        let measured = nearfar(&[&measure[..], &["--", "sh", "-c", script, &file]].concat());
+        assert!(measured.status.success(), "{}", stderr(&measured));
+        let shown = nearfar(&["--store", &store, "show", "--trials", "--format", "json"]);
+        let shown: Value = serde_json::from_slice(&shown.stdout).expect("show prints JSON");
+        let trials = shown["trials"].as_array().expect("a list").clone();
+        trials.iter().map(|trial| trial["evidence"]["page_cache"].clone()).collect::<Vec<Value>>()
+    };
+    let cold = trials("cold");
+    let last = cold.last().expect("a trial");
+    if last["not_equalised"].to_string().contains("memory of the file system") {
+        return println!("skipped: {test}: files of this directory are memory");
+    }
+    assert!(last["equalised"].as_array().expect("a list").contains(&json!(data)), "{cold:#?}");
+    assert!(trials("as-found").iter().all(Value::is_null));
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use machine::child::Readiness;
+use machine::page_cache::PageCache;
 use model::values::units::Nanos;
 
 use crate::scratch::Scratch;
@@ -25,6 +26,8 @@ pub struct CommandSpec {
     /// Runs after each run of the command, also after a failed one, or once after the server has stopped. Neither timed
     /// nor pinned.
     pub cleanup: Option<CommandLine>,
+    /// State of the page cache in which each run finds the files that earlier trials used.
+    pub page_cache: PageCache,
     /// The private directory of the trial, which exists as long as these commands.
     #[expect(dead_code, reason = "it only has to exist")]
     pub(crate) scratch: Option<Arc<Scratch>>,
@@ -53,7 +56,15 @@ pub struct ServerLine {
 impl CommandSpec {
     /// Only the measured command.
     pub(crate) fn of(command: CommandLine) -> Self {
-        Self { prepare: None, server: None, warmup: 0, command, cleanup: None, scratch: None }
+        Self {
+            prepare: None,
+            server: None,
+            warmup: 0,
+            command,
+            cleanup: None,
+            page_cache: PageCache::AsFound,
+            scratch: None,
+        }
     }
 
     /// Returns the programs that must exist before the trial starts: all of them, unless `prepare` may create the

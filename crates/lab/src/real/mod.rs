@@ -2,6 +2,7 @@
 //! runs. Built-in kernels run in a worker process of this program, external programs directly (`tool`).
 
 mod far;
+mod page_cache;
 mod tool;
 
 pub use far::{FarConfig, required};
@@ -21,6 +22,7 @@ use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, Runner, TrialContext, with_hint, worker};
 
+use self::page_cache::UsedFiles;
 use crate::executor::Executor;
 
 /// Output beyond this is counted and discarded; results are much shorter.
@@ -37,6 +39,7 @@ pub struct RealExecutor {
     /// Interrupt routing; `None` if no placement changes it.
     routes: Option<Routes>,
     far: FarConfig,
+    used_files: UsedFiles,
 }
 
 impl RealExecutor {
@@ -51,7 +54,7 @@ impl RealExecutor {
         routes: Option<Routes>,
         far: FarConfig,
     ) -> Self {
-        Self { program, stop, around_limit, routes, far }
+        Self { program, stop, around_limit, routes, far, used_files: UsedFiles::default() }
     }
 
     /// Runs a trial with the interrupt affinity of its placement, and monitors the interrupts.
@@ -93,8 +96,8 @@ impl RealExecutor {
                 }
                 let job = TrialContext::of(trial);
                 let recipe = recipe(&job)?;
-                let (stop, around_limit) = (&self.stop, self.around_limit);
-                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance })
+                let (stop, around_limit, used_files) = (&self.stop, self.around_limit, &self.used_files);
+                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files })
             }
         }
     }
@@ -151,6 +154,7 @@ fn bare(command: &CommandLine) -> SpawnSpec {
         time_limit: Nanos(u64::MAX),
         output_max: OUTPUT_MAX,
         migrations: Migrations::Sampled,
+        lists_files: false,
         entrance: None,
     }
 }
@@ -173,6 +177,7 @@ impl Executor for RealExecutor {
         }
         let took = Nanos(begun.elapsed().as_nanos() as u64);
         let outcome = ended.unwrap_or_else(|status| TrialOutcome::new(Err(status), Evidence::default()));
+        self.used_files.add(&outcome.evidence);
         Some(TrialOutcome { started_unix_ms, took, ..outcome })
     }
 }

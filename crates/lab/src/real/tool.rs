@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::child::{self, Exit, ProcessResult, ServerCommand, ServerError, SpawnSpec};
-use model::values::trial::{Sample, Trial, TrialOutcome, TrialStatus};
+use machine::page_cache::PageCache;
+use model::values::trial::{Evidence, Sample, Trial, TrialOutcome, TrialStatus};
 use model::values::units::Nanos;
 use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
+use super::page_cache::{self, UsedFiles};
 use super::{bound, not_started, run_to_its_end, unbound};
 
 /// Time limit of the clean-up after Ctrl-C: the user is waiting, but changes of the trial should be reverted.
@@ -27,6 +29,8 @@ pub(super) struct Tool<'a> {
     pub around_limit: Nanos,
     /// The cgroup of the measured command and of its server if they have a DRAM budget.
     pub entrance: Option<Arc<File>>,
+    /// Files that earlier trials used.
+    pub used_files: &'a UsedFiles,
 }
 
 /// Runs the trial. With a server, preparation and clean-up run once, around the server and all runs of the command;
@@ -77,6 +81,7 @@ impl Tool<'_> {
             cpus: placement.server_cpus.clone(),
             time_limit: server.ready_timeout.min(self.around_limit),
             entrance: self.entrance.clone(),
+            lists_files: self.recipe.page_cache == PageCache::Cold,
             ..bound(self.trial, &server.command)
         };
         let server = ServerCommand {
@@ -85,6 +90,7 @@ impl Tool<'_> {
             stop_timeout: server.stop_timeout,
             measured: placement.cpus(),
         };
+        let started = page_cache::start(self.recipe.page_cache, &self.used_files.server, &server.launch);
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];
             for _ in 0..self.recipe.warmup {
@@ -94,15 +100,20 @@ impl Tool<'_> {
         });
         let (result, server) = ran.map_err(|error| no_server(&error))?;
         let mut ended = result?;
-        ended.evidence.second = Some(Box::new(server.evidence));
+        ended.evidence.second = Some(Box::new(Evidence { page_cache: started, ..server.evidence }));
         Ok(ended)
     }
 
     fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
-        let launch = SpawnSpec { entrance: self.entrance.clone(), ..bound(self.trial, &self.recipe.command) };
+        let launch = SpawnSpec {
+            entrance: self.entrance.clone(),
+            lists_files: self.recipe.page_cache == PageCache::Cold,
+            ..bound(self.trial, &self.recipe.command)
+        };
+        let started = page_cache::start(self.recipe.page_cache, &self.used_files.command, &launch);
         let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
-        Ok(TrialOutcome::new(result, finished.evidence))
+        Ok(TrialOutcome::new(result, Evidence { page_cache: started, ..finished.evidence }))
     }
 }
 

@@ -66,6 +66,8 @@ pub struct SpawnSpec {
     pub output_max: Bytes,
     /// How migrations between CPUs are counted.
     pub migrations: Migrations,
+    /// Whether the files that it uses are recorded on a machine with one memory node, too.
+    pub lists_files: bool,
     /// A cgroup that it enters before exec; see [`crate::cgroup::MemoryCgroup::entrance`].
     pub entrance: Option<Arc<File>>,
 }
@@ -234,6 +236,7 @@ fn observe(
                 memory: launch.memory.clone(),
                 local_nodes: Some(proc.nodes_of(&launch.cpus)).filter(|nodes| !nodes.is_empty()),
                 migrations_counted: launch.migrations == Migrations::Counted,
+                lists_files: launch.lists_files,
             };
             scope.spawn(move || watch(proc, watch_scope, &receive))
         };

@@ -29,6 +29,7 @@ pub(super) fn launch(argv: &[&str]) -> SpawnSpec {
         time_limit: LIMIT,
         output_max: Bytes(1 << 20),
         migrations: Migrations::Sampled,
+        lists_files: false,
         entrance: None,
     }
 }

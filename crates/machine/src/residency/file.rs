@@ -10,8 +10,8 @@ use model::hint::Hinted;
 use model::values::units::Bytes;
 use rustix::fs::{Access, AtFlags, CWD};
 
-use super::calls::FileMapping;
 use super::{query, shown};
+use crate::file_mapping::FileMapping;
 use crate::syscall;
 
 /// Part of a file that is mapped and queried at once.
@@ -45,6 +45,19 @@ impl Hinted for FileError {
 
 /// Returns the cached ranges of a file, and the nodes of their pages.
 pub fn cached_file(path: &Path) -> Result<CachedFile, FileError> {
+    let (file, metadata) = open_own_file(path)?;
+    let refused = |error: io::Error| FileError::Refused { path: shown(path), error: error.to_string() };
+    let mut survey = Survey::new(metadata.len());
+    survey.find_cached(&file).map_err(refused)?;
+    survey.interval = SamplingInterval::for_pages(survey.pages());
+    if let Err(error) = survey.find_nodes(&file) {
+        survey.nodes_unavailable = Some(reason(&error));
+    }
+    Ok(survey.result(shown(path)))
+}
+
+/// Opens a file whose cached pages this user may see.
+pub(crate) fn open_own_file(path: &Path) -> Result<(File, Metadata), FileError> {
     let open_error = |error: io::Error| FileError::Open {
         path: shown(path),
         is_missing: error.kind() == io::ErrorKind::NotFound,
@@ -56,14 +69,7 @@ pub fn cached_file(path: &Path) -> Result<CachedFile, FileError> {
     if !may_see_pages(path, &metadata) {
         return Err(FileError::NotOwner(shown(path)));
     }
-    let refused = |error: io::Error| FileError::Refused { path: shown(path), error: error.to_string() };
-    let mut survey = Survey::new(metadata.len());
-    survey.find_cached(&file).map_err(refused)?;
-    survey.interval = SamplingInterval::for_pages(survey.pages());
-    if let Err(error) = survey.find_nodes(&file) {
-        survey.nodes_unavailable = Some(reason(&error));
-    }
-    Ok(survey.result(shown(path)))
+    Ok((file, metadata))
 }
 
 fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), FileError> {

@@ -1,7 +1,6 @@
 //! Finds the memory nodes of the memory of running processes and of cached files. Neither moves pages nor stops a
 //! process. Must not depend on how the result is shown.
 
-mod calls;
 mod file;
 mod pagemap;
 mod process;
@@ -22,6 +21,7 @@ use crate::mempolicy;
 use crate::proc::Proc;
 use crate::syscall::{self, SyscallError};
 
+pub(crate) use file::open_own_file;
 pub use file::{FileError, cached_file};
 pub use subject::{SubjectError, find_container, find_unit, processes_in, resolve_cgroup};
 
@@ -133,7 +133,7 @@ fn shared_after_fork(inspected: &[InspectedProcess]) -> Option<Unseen> {
 }
 
 /// Returns the nodes of pages of a process (0: this process) by their addresses.
-fn query(pid: u32, addresses: &[*const u8]) -> Result<Vec<PageStatus>, std::io::Error> {
+pub(crate) fn query(pid: u32, addresses: &[*const u8]) -> Result<Vec<PageStatus>, std::io::Error> {
     let mut answers = Vec::with_capacity(addresses.len());
     for batch in addresses.chunks(PAGES_PER_QUERY) {
         let mut status = vec![-libc::ENOENT; batch.len()];

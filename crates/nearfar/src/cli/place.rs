@@ -86,6 +86,9 @@ pub struct CommandArgs {
     /// Time for the server to end before it is killed [default: 5s]
     #[arg(long, value_name = "DURATION")]
     pub stop_timeout: Option<String>,
+    /// Where each trial finds the cached pages of the files that earlier trials used [default: placed]
+    #[arg(long, value_name = "STATE", value_parser = ["placed", "as-found", "cold"])]
+    pub page_cache: Option<String>,
     /// Run before each trial, untimed
     #[arg(long, value_name = "CMD")]
     pub prepare: Option<String>,

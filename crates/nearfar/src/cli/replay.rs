@@ -239,6 +239,7 @@ mod tests {
         "shell",
         "smoke",
         "stop_timeout",
+        "page_cache",
         "strict",
         "thorough",
         "threads",

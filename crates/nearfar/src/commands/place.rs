@@ -134,6 +134,7 @@ fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
         ("ready", args.trial.ready.clone()),
         ("ready-timeout", ready_timeout(args)?),
         ("stop-timeout", args.trial.stop_timeout.clone()),
+        ("page-cache", args.trial.page_cache.clone()),
         ("prepare", args.trial.prepare.as_ref().map(|text| line("--prepare", text)).transpose()?),
         ("cleanup", args.trial.cleanup.as_ref().map(|text| line("--cleanup", text)).transpose()?),
         ("warmup", Some(args.trial.warmup.to_string())),

@@ -173,3 +173,38 @@ fn trials_with_files_on_other_nodes_are_not_valid() {
     assert!(reasons(suspect).contains(reason), "{}", reasons(suspect));
     assert_eq!(trial("table-unbound")["evidence"]["files"][0]["pages"], json!({"0": 8 * 256}));
 }
+
+#[test]
+fn cached_pages_follow_the_placement_of_a_trial() {
+    let Some(job) = job_output("cached_pages_follow_the_placement_of_a_trial") else { return };
+    let last = |name: &str| job.trials(name).last().expect("a trial");
+    let pages = |name: &str| last(name)["evidence"]["files"][0]["pages"].clone();
+    let all = 48 * 256;
+    for (name, expected) in [
+        ("placed-1", json!({"1": all})),
+        ("placed-0", json!({"0": all})),
+        ("placed-spread", json!({"0": all / 2, "1": all / 2})),
+        ("cold-1", json!({"1": all})),
+    ] {
+        assert_verified(last(name));
+        assert_eq!(pages(name), expected, "{name}: {:#}", last(name));
+        let start = &last(name)["evidence"]["page_cache"];
+        assert!(start["equalised"].as_array().expect("a list").contains(&json!("/data/model")), "{name}: {start:#}");
+    }
+    let read = &last("read-fd")["evidence"]["page_cache"]["equalised"];
+    assert!(read.as_array().expect("a list").contains(&json!("/data/model")), "files that are only open: {read:#}");
+}
+
+/// Pages of other processes stay where they are, and the reason of the trial names them.
+#[test]
+fn pages_of_running_processes_are_not_moved() {
+    let Some(job) = job_output("pages_of_running_processes_are_not_moved") else { return };
+    let kept = job.trials("kept-1").last().expect("a trial");
+    let why = "other processes map them";
+    let start = &kept["evidence"]["page_cache"]["not_equalised"];
+    assert!(start["/data/table"].as_str().is_some_and(|reason| reason.contains(why)), "{start:#}");
+    assert!(kept["verdict"] == "suspect" && reasons(kept).contains(why), "{kept:#}");
+    let maps = job.text("read-here");
+    let table = maps.lines().find(|line| line.contains("/data/table")).expect("it is mapped");
+    assert!(table.contains(&format!("N0={}", 8 * 256)), "{table}");
+}

@@ -37,9 +37,23 @@ step ended sh -c 'true & pid=$!; wait $pid; nearfar where --pid $pid'
 dd if=/dev/zero of=/data/model bs=1048576 count=48 2>/dev/null
 dd if=/dev/zero of=/data/table bs=1048576 count=8 2>/dev/null
 sync; echo 3 >/proc/sys/vm/drop_caches
-reads() { measured "$1" command --runs 1 --placement "$2" -- held read "$3" "$4" 4000; }
-reads model-0 node:0 /data/model 8
-reads model-1 node:1 /data/model 8
-reads table-0 node:0 /data/table 24
-reads table-1 node:1 /data/table 24
-reads table-unbound '-C 4' /data/table 24
+reads() { # NAME PLACEMENT FILE MIB PAGE-CACHE RUNS
+    measured "$1" command --runs "$6" --placement "$2" --set page-cache="$5" -- held read "$3" "$4" 4000
+}
+reads model-0 node:0 /data/model 8 as-found 1
+reads model-1 node:1 /data/model 8 as-found 1
+reads table-0 node:0 /data/table 24 as-found 1
+reads table-1 node:1 /data/table 24 as-found 1
+reads table-unbound '-C 4' /data/table 24 as-found 1
+
+# The same files, whose cached pages follow the placement, or are dropped.
+reads placed-1 node:1 /data/model 8 placed 2
+reads placed-0 node:0 /data/model 8 placed 2
+reads placed-spread '-C 0,4' /data/model 8 placed 2
+reads cold-1 node:1 /data/model 8 cold 2
+held read /data/table 24 600000 &
+reader=$!
+reads kept-1 node:1 /data/table 24 placed 2
+step read-here cat /proc/$reader/numa_maps
+kill $reader
+step read-fd nearfar --quiet measure --format json command --runs 2 --placement node:1 -- sh -c 'exec 3</data/model; usleep 500000'

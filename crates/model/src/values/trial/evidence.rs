@@ -104,6 +104,9 @@ pub struct Evidence {
     pub device_interrupts: Vec<DeviceInterrupt>,
     /// Lowest and highest frequency in kHz during the trial, of the CPU with the largest difference.
     pub frequency_khz: Option<(u64, u64)>,
+    /// Files whose cached pages were moved or dropped before the trial; `None` if that was not required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_cache: Option<PageCacheStart>,
     /// From start to exit of the process.
     pub wall: Nanos,
     /// User and system time of the process and its reaped children.
@@ -114,6 +117,15 @@ pub struct Evidence {
     /// only the measured command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<Box<Evidence>>,
+}
+
+/// The page cache at the start of a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageCacheStart {
+    /// Files with the requested state.
+    pub equalised: Vec<String>,
+    /// Reasons why other files do not have it.
+    pub not_equalised: BTreeMap<String, String>,
 }
 
 /// Resident pages of a mapped file by node.

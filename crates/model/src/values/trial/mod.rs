@@ -6,7 +6,9 @@ mod evidence;
 mod verdict;
 
 pub use cpu_time::CpuTime;
-pub use evidence::{DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, FileKind, FilePages, ThreadBinding};
+pub use evidence::{
+    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, FileKind, FilePages, PageCacheStart, ThreadBinding,
+};
 pub use verdict::{Grade, Verdict, judge};
 
 use std::fmt;

@@ -16,17 +16,19 @@ mod template;
 use std::path::PathBuf;
 
 use machine::child::{Exit, ProcessResult, Readiness};
+use machine::page_cache::PageCache;
 use model::values::id_set::CpuSet;
 use model::values::trial::Sample;
 use model::values::units::Nanos;
 use model::values::workload::{Better, ParameterKind, Parameters, Value, WorkloadSpec};
 
 use crate::command_spec::{CommandSpec, READY_TIMEOUT, ServerLine};
-use crate::describe::{Metric, Parameter, metrics, parameters};
+use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Upper limit for the number of warm-up runs. A larger number is a typo.
 const WARMUP_MAX: i64 = 1000;
+const PAGE_CACHE: &str = "page-cache";
 /// Text of the default of `ready-timeout`, and of `stop-timeout` with its value.
 const READY_TIMEOUT_TEXT: &str = "30s";
 const STOP_TIMEOUT: (&str, Nanos) = ("5s", Nanos(5_000_000_000));
@@ -103,6 +105,14 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
              empty for none",
         ),
         time("ready-timeout", "time limit of the server until it is ready", READY_TIMEOUT_TEXT),
+        Parameter {
+            name: PAGE_CACHE,
+            about: "where each run finds the cached pages of its data files and program: on the nodes of the placement, as \
+                    earlier runs left them, or nowhere; concerns files that an earlier trial of the run was seen to use",
+            kind: choice(&["placed", "as-found", "cold"]),
+            default: Some("placed"),
+            smoke: None,
+        },
         time("stop-timeout", "time for the server to end before it is killed", STOP_TIMEOUT.0),
     ])
 }
@@ -156,6 +166,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
         warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
         command,
         cleanup: line("cleanup")?,
+        page_cache: page_cache(&job.parameters),
         scratch: None,
     })
 }
@@ -180,6 +191,15 @@ pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<S
     measured.push("cpu-time", finished.user.seconds() + finished.system.seconds())?;
     measured.push("peak-memory", finished.max_rss.0 as f64 / f64::from(1 << 20))?;
     Ok(measured.samples)
+}
+
+/// Returns the state of the page cache; that of earlier versions for their plans, which do not have this parameter.
+fn page_cache(parameters: &Parameters) -> PageCache {
+    match parameters.0.get(PAGE_CACHE) {
+        Some(Value::Text(text)) if text == "placed" => PageCache::Placed,
+        Some(Value::Text(text)) if text == "cold" => PageCache::Cold,
+        _ => PageCache::AsFound,
+    }
 }
 
 /// Returns a duration; the default for a plan of an earlier version, which does not have this parameter.

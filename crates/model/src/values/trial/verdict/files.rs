@@ -70,11 +70,13 @@ impl Elsewhere {
             FileKind::Program => "its program",
             FileKind::Library => "its libraries",
         };
+        let kept = evidence.page_cache.as_ref().and_then(|start| start.not_equalised.get(&largest.path));
         let text = format!(
             "{:.0} % of the pages that it mapped were pages of {owner} in the page cache on nodes {nodes}, requested \
-             {promised} (most of them: {})",
+             {promised} (most of them: {}{})",
             share * 100.0,
-            largest.path
+            largest.path,
+            kept.map(|why| format!("; {why}")).unwrap_or_default()
         );
         Some(Self { kind, share, reason: command.reason(text) })
     }

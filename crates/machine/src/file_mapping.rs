@@ -1,4 +1,4 @@
-//! System calls that inspect the page cache. They never read or change the content of pages.
+//! Mappings that find and query the cached pages of a file. They never read or change the content of pages.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -12,14 +12,14 @@ use crate::syscall::{self, checked};
 
 /// A mapping of a part of a file, for reading. Pages are mapped only on request; nothing accesses their content.
 #[derive(Debug)]
-pub(super) struct FileMapping {
+pub(crate) struct FileMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 impl FileMapping {
     /// mmap(2) of the pages of `bytes` bytes (at least one) of a file, from an offset that is a multiple of the page size.
-    pub(super) fn new(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(syscall::page_bytes());
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let start = unsafe {
@@ -44,7 +44,7 @@ impl FileMapping {
 
     /// mincore(2): returns one byte per page, whose lowest bit is set if the page is in the page cache. Wrong unless this
     /// process owns the file or may write it.
-    pub(super) fn cached(&self, page_bytes: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn cached(&self, page_bytes: usize) -> io::Result<Vec<u8>> {
         let mut flags = vec![0; self.bytes.div_ceil(page_bytes)];
         // SAFETY: the range is the mapping, and the kernel writes one byte per page of it.
         checked(|| unsafe { c_long::from(libc::mincore(self.first().cast(), self.bytes, flags.as_mut_ptr())) })?;
@@ -53,11 +53,11 @@ impl FileMapping {
 
     /// madvise(2) with `MADV_POPULATE_READ` (Linux 5.14): maps pages without reading their content. Unlike an access, it
     /// cannot raise SIGBUS if the file is truncated.
-    pub(super) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
+    pub(crate) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         self.advise(offset, bytes, libc::MADV_POPULATE_READ)
     }
 
-    pub(super) fn address(&self, offset: usize) -> *const u8 {
+    pub(crate) fn address(&self, offset: usize) -> *const u8 {
         self.first().cast_const().cast::<u8>().wrapping_add(offset)
     }
 
