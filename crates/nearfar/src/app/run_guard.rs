@@ -75,15 +75,15 @@ impl RunGuard {
         prepare: impl Fn() -> Result<T, CliError>,
     ) -> Result<(Self, T), CliError> {
         workloads::remove_stale_trial_dirs();
+        // Before `prepare`, which may create directories, and before the first setting changes: a signal then leaves time
+        // to remove and restore them.
+        let signals = Signals::watch(request.changes_settings())?;
         if simulated {
-            let signals = Signals::watch(request.changes_settings())?;
             let guard = Self::new(signals, None, None, request);
             return Ok((guard, prepare()?));
         }
         let lock = try_lock()?;
         let mut prepared = prepare()?;
-        // Before the first setting changes, so that a signal leaves time to restore it.
-        let signals = Signals::watch(request.changes_settings())?;
         let waited = lock.is_err();
         let lock = match lock {
             Ok(lock) => lock,
@@ -318,11 +318,13 @@ impl Signals {
         let hang_up = (!machine::child::is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let mut watch = || -> std::io::Result<()> {
+                // First, so that a signal that arrives between these calls is not lost.
+                flag::register(signal, stop.clone())?;
                 flag::register_conditional_shutdown(signal, CliStatus::Interrupted as i32, exits_at_once.clone())?;
                 if !settings_change {
                     second.push(flag::register(signal, exits_at_once.clone())?);
                 }
-                flag::register(signal, stop.clone()).map(|_| ())
+                Ok(())
             };
             watch().map_err(|error| CliError::failure(format!("cannot install signal handlers: {error}")))?;
         }
