@@ -2,27 +2,23 @@
 //! moved or dropped. Must not know which files a command uses.
 
 use std::fs::File;
-use std::ops::Range;
 use std::path::Path;
 
 use model::analysis::residency::PageStatus;
 use model::values::id_set::{CpuSet, NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
 
-use crate::file_mapping::FileMapping;
+use crate::file_mapping::for_each_part;
 use crate::proc::Proc;
 use crate::residency::{FileError, open_own_file, query};
 use crate::syscall;
-use crate::sysfs;
 
-/// Part of a file that is mapped and moved at once.
-const PIECE_BYTES: u64 = 256 << 20;
 /// Pages that are moved in one call.
 const PAGES_PER_CALL: usize = 4096;
-/// Bytes on one node before it is the turn of the next. Large folios of the page cache, which move as a whole, are at most
-/// this large.
-const TURN_BYTES: usize = 2 << 20;
-/// `f_type` of tmpfs, ramfs and hugetlbfs, whose files are memory: a policy that moves their pages would stay with the file.
+/// Size of the blocks in which pages are distributed over several nodes. A large folio of the page cache moves as a whole
+/// and is not larger.
+const BLOCK_BYTES: usize = 2 << 20;
+/// `f_type` of tmpfs, ramfs and hugetlbfs. Pages of their files are the only copy, and evidence counts them as memory.
 const MEMORY_FILE_SYSTEMS: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
 /// State of the page cache in which a trial finds the files of its command.
@@ -51,12 +47,8 @@ pub enum PageCacheError {
     InUse { kept: u64, cached: u64 },
 }
 
-fn memory_nodes() -> NodeSet {
-    sysfs::read_list(Path::new("/"), "sys/devices/system/node/has_memory").unwrap_or_default()
-}
-
-/// Moves the cached pages of a file to the nodes of a placement, in turns if there are several. Without nodes in its
-/// memory policy, these are the nodes of its CPUs: that of the thread that would read the file is chance.
+/// Moves the cached pages of a file to the nodes of a placement, in alternating blocks if there are several. If the memory
+/// policy names no nodes, those of the CPUs are used: which of them first reads the file is a matter of chance.
 ///
 /// # Errors
 /// The reason why some pages are on other nodes.
@@ -64,15 +56,15 @@ pub fn place(path: &Path, cpus: &CpuSet, memory: &MemoryPolicy) -> Result<(), Pa
     let (file, size) = open(path)?;
     let nodes: Vec<NodeId> = nodes_of(cpus, memory).iter().collect();
     let (mut cached, mut kept) = (0, 0);
-    for_each_piece(&file, size, |mapping| {
-        let ranges = cached_ranges(mapping)?;
+    for_each_part(&file, size, |_, mapping| {
+        let ranges = mapping.cached_ranges()?;
         for range in &ranges {
             mapping.populate(range.start, range.len())?;
         }
         let pages: Vec<usize> = ranges.into_iter().flat_map(|range| range.step_by(syscall::page_bytes())).collect();
         for pages in pages.chunks(PAGES_PER_CALL) {
             let addresses: Vec<*const u8> = pages.iter().map(|page| mapping.address(*page)).collect();
-            let targets: Vec<NodeId> = pages.iter().map(|page| nodes[page / TURN_BYTES % nodes.len()]).collect();
+            let targets: Vec<NodeId> = pages.iter().map(|page| nodes[page / BLOCK_BYTES % nodes.len()]).collect();
             move_to(&addresses, &targets)?;
             let stays = |(found, target): (PageStatus, &NodeId)| found != PageStatus::On(*target);
             cached += pages.len() as u64;
@@ -92,7 +84,7 @@ fn move_to(pages: &[*const u8], nodes: &[NodeId]) -> std::io::Result<()> {
     syscall::move_pages(pages, &nodes, &mut status)
 }
 
-/// Drops the cached pages of a file, after writing changed ones to the disk.
+/// Writes the dirty pages of a file to the disk and drops all of its pages from the page cache.
 ///
 /// # Errors
 /// The reason why some pages are still cached.
@@ -101,8 +93,8 @@ pub fn drop_pages(path: &Path) -> Result<(), PageCacheError> {
     let not_dropped = |error: std::io::Error| PageCacheError::NotDropped(error.to_string());
     let count = |file: &File| {
         let mut count = 0;
-        for_each_piece(file, size, |mapping| {
-            let bytes: usize = cached_ranges(mapping)?.iter().map(ExactSizeIterator::len).sum();
+        for_each_part(file, size, |_, mapping| {
+            let bytes: usize = mapping.cached_ranges()?.iter().map(ExactSizeIterator::len).sum();
             count += (bytes / syscall::page_bytes()) as u64;
             Ok(())
         })
@@ -131,39 +123,10 @@ fn nodes_of(cpus: &CpuSet, memory: &MemoryPolicy) -> NodeSet {
     let nodes = match (memory, memory.promised_nodes()) {
         (_, Some(nodes)) => nodes.clone(),
         (MemoryPolicy::Preferred(node), None) => [*node].into_iter().collect(),
-        _ if cpus.is_empty() => memory_nodes(),
+        _ if cpus.is_empty() => Proc::live().memory_nodes().unwrap_or_default(),
         _ => Proc::live().nodes_of(cpus),
     };
     if nodes.is_empty() { [NodeId(0)].into_iter().collect() } else { nodes }
-}
-
-/// Offsets of the cached pages of a mapping.
-fn cached_ranges(mapping: &FileMapping) -> std::io::Result<Vec<Range<usize>>> {
-    let page_bytes = syscall::page_bytes();
-    let mut ranges: Vec<Range<usize>> = Vec::new();
-    for (page, flag) in mapping.cached(page_bytes)?.into_iter().enumerate() {
-        let start = page * page_bytes;
-        match ranges.last_mut() {
-            _ if flag & 1 == 0 => {}
-            Some(range) if range.end == start => range.end += page_bytes,
-            _ => ranges.push(start..start + page_bytes),
-        }
-    }
-    Ok(ranges)
-}
-
-fn for_each_piece(
-    file: &File,
-    size: u64,
-    mut visit: impl FnMut(&FileMapping) -> std::io::Result<()>,
-) -> std::io::Result<()> {
-    let mut offset = 0;
-    while offset < size {
-        let bytes = PIECE_BYTES.min(size - offset);
-        visit(&FileMapping::new(file, offset, bytes as usize)?)?;
-        offset += bytes;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -174,6 +137,7 @@ mod tests {
     use model::values::units::Bytes;
 
     use super::*;
+    use crate::file_mapping::FileMapping;
     use crate::residency::cached_file;
 
     const PAGES: usize = 300;
@@ -226,7 +190,7 @@ mod tests {
     fn pages_are_placed_without_reading_others() {
         let (_dir, path) = cached_data();
         let memory = |nodes: &NodeSet| MemoryPolicy::Bind(nodes.clone());
-        let nodes = memory_nodes();
+        let nodes = Proc::live().memory_nodes().unwrap_or_default();
         match place(&path, &CpuSet::new(), &memory(&nodes)) {
             Err(PageCacheError::MemoryFileSystem | PageCacheError::NotMoved(_)) => {
                 return println!("skipped: pages_are_placed_without_reading_others: files or nodes of this directory");

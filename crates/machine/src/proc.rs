@@ -8,15 +8,13 @@ use std::path::{Path, PathBuf};
 
 use model::analysis::residency::FileSystem;
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::values::trial::{CpuTime, FileKind};
+use model::values::trial::{CpuTime, FILE_BYTES_MIN, FileKind};
 use model::values::units::{Bytes, Nanos};
 
 use crate::{cpu_times, sysfs};
 
 /// Maximum number of bytes read of `numa_maps`; further mappings of a process are ignored.
 const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
-/// Smaller files fit in the L2 cache of a core, so their node has no lasting effect.
-const OPEN_FILE_BYTES_MIN: u64 = 2 << 20;
 /// Maximum number of descriptors of a process that are read.
 const OPEN_FILES_MAX: usize = 256;
 /// Maximum number of processes whose mappings are searched for files.
@@ -193,7 +191,7 @@ impl Proc {
         };
         let path = |descriptor: u32| {
             let path = std::fs::read_link(dir.join(descriptor.to_string())).ok()?;
-            let is_large = |about: std::fs::Metadata| about.is_file() && about.len() >= OPEN_FILE_BYTES_MIN;
+            let is_large = |about: std::fs::Metadata| about.is_file() && about.len() >= FILE_BYTES_MIN;
             let is_data = path.is_absolute() && std::fs::metadata(&path).is_ok_and(is_large);
             Some(path.to_str().filter(|path| is_data && !path.starts_with("/proc/"))?.to_string())
         };
@@ -252,14 +250,19 @@ impl Proc {
 
     /// Returns the memory nodes of these CPUs, without nodes that have no memory.
     pub(crate) fn nodes_of(&self, cpus: &CpuSet) -> NodeSet {
-        let nodes = sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").unwrap_or_default();
+        let nodes = self.memory_nodes().unwrap_or_default();
         let node_cpus = |node| sysfs::read_list(&self.root, &format!("sys/devices/system/node/node{node}/cpulist"));
         nodes.iter().filter(|node| node_cpus(*node).is_some_and(|list: CpuSet| list.intersects(cpus))).collect()
     }
 
+    /// Returns the nodes that have memory, or `None` if the kernel has no NUMA support.
+    pub(crate) fn memory_nodes(&self) -> Option<NodeSet> {
+        sysfs::read_list(&self.root, "sys/devices/system/node/has_memory")
+    }
+
     /// Returns the number of nodes that have memory, or `None` if the kernel has no NUMA support.
     pub(crate) fn memory_node_count(&self) -> Option<usize> {
-        sysfs::read_list::<NodeId>(&self.root, "sys/devices/system/node/has_memory").map(|nodes| nodes.len())
+        self.memory_nodes().map(|nodes| nodes.len())
     }
 }
 

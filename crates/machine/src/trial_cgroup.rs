@@ -84,6 +84,14 @@ fn remove_stale(parent: &Path) {
     }
 }
 
+/// Removes the cgroups that a killed program left behind.
+#[cfg(test)]
+pub(crate) fn remove_left_behind() {
+    if let Some(parent) = sysfs::unified_group(Path::new("/")) {
+        remove_stale(&parent);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

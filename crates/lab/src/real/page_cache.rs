@@ -6,7 +6,7 @@ use std::path::Path;
 
 use machine::child::SpawnSpec;
 use machine::page_cache::{self, PageCache};
-use model::values::trial::{Evidence, FileKind, FilePages, PageCacheStart};
+use model::values::trial::{Evidence, FILE_PAGES_MIN, FileKind, FilePages, PageCacheStart};
 
 /// Files that trials of this executor were seen to use.
 #[derive(Debug, Default)]
@@ -15,9 +15,6 @@ pub(super) struct UsedFiles {
     pub server: BTreeSet<String>,
 }
 
-/// Pages of 4 KiB of the smallest file: smaller ones fit in the L2 cache of a core, so their node has no lasting effect.
-const PAGES_MIN: u64 = 512;
-
 impl UsedFiles {
     /// Adds the data files and the program of a trial. Libraries, and programs that run elsewhere too, belong to the
     /// whole system.
@@ -25,7 +22,8 @@ impl UsedFiles {
         let own = |evidence: &Evidence| -> Vec<String> {
             let is_own = |file: &&FilePages| file.kind != FileKind::Library && !file.is_shared;
             // Files without pages were open, and are large.
-            let is_large = |file: &&FilePages| file.pages.is_empty() || file.pages.values().sum::<u64>() >= PAGES_MIN;
+            let is_large =
+                |file: &&FilePages| file.pages.is_empty() || file.pages.values().sum::<u64>() >= FILE_PAGES_MIN;
             evidence.files.iter().filter(is_own).filter(is_large).map(|file| file.path.clone()).collect()
         };
         self.command.extend(own(evidence));

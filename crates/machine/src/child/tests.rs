@@ -385,5 +385,7 @@ fn child_dies_with_its_parent() {
         result => result.unwrap(),
     };
     parent.wait().unwrap();
+    // Otherwise, the next program that runs a trial would do it.
+    crate::trial_cgroup::remove_left_behind();
     assert!(ended, "process {pid} outlived its parent");
 }

@@ -11,11 +11,8 @@ use model::values::units::Bytes;
 use rustix::fs::{Access, AtFlags, CWD};
 
 use super::{query, shown};
-use crate::file_mapping::FileMapping;
+use crate::file_mapping::{FileMapping, for_each_part};
 use crate::syscall;
-
-/// Part of a file that is mapped and queried at once.
-const PIECE_BYTES: u64 = 256 << 20;
 
 /// A file that cannot be inspected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,40 +127,27 @@ impl Survey {
     }
 
     fn find_cached(&mut self, file: &File) -> io::Result<()> {
-        let mut offset = 0;
-        while offset < self.size {
-            let bytes = PIECE_BYTES.min(self.size - offset);
-            let flags = FileMapping::new(file, offset, bytes as usize)?.cached(self.page_bytes as usize)?;
-            for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag & 1 == 1) {
-                let start = offset + index as u64 * self.page_bytes;
+        for_each_part(file, self.size, |offset, mapping| {
+            for range in mapping.cached_ranges()? {
+                let [start, end] = [range.start, range.end].map(|at| offset + at as u64);
                 match self.ranges.last_mut() {
-                    Some([_, end]) if *end == start => *end += self.page_bytes,
-                    _ => self.ranges.push([start, start + self.page_bytes]),
+                    Some([_, last]) if *last == start => *last = end,
+                    _ => self.ranges.push([start, end]),
                 }
             }
-            offset += bytes;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Maps the pages to query, which are in the page cache already, and queries them.
     fn find_nodes(&mut self, file: &File) -> io::Result<()> {
-        let mut offset = 0;
-        while offset < self.size {
-            let bytes = PIECE_BYTES.min(self.size - offset);
-            let end = offset + bytes;
-            let inside: Vec<[u64; 2]> = self
-                .ranges
-                .iter()
-                .map(|[from, to]| [(*from).max(offset), (*to).min(end.next_multiple_of(self.page_bytes))])
-                .filter(|[from, to]| from < to)
-                .collect();
-            if !inside.is_empty() {
-                self.find_nodes_in(&FileMapping::new(file, offset, bytes as usize)?, offset, &inside)?;
-            }
-            offset += bytes;
-        }
-        Ok(())
+        let ranges = self.ranges.clone();
+        for_each_part(file, self.size, |offset, mapping| {
+            let end = offset + mapping.len();
+            let part = ranges.iter().map(|[from, to]| [(*from).max(offset), (*to).min(end)]);
+            let inside: Vec<[u64; 2]> = part.filter(|[from, to]| from < to).collect();
+            self.find_nodes_in(mapping, offset, &inside)
+        })
     }
 
     fn find_nodes_in(&mut self, mapping: &FileMapping, offset: u64, ranges: &[[u64; 2]]) -> io::Result<()> {

@@ -73,7 +73,7 @@ fn of_trials(counts: SuspectCount) -> String {
     format!("{} of {}", counts.suspect, counts.trials)
 }
 
-/// The remark as the end of a sentence; the empty text if fewer trials are suspect.
+/// `; 7 of 9 trials suspect`, or nothing unless most trials are suspect.
 fn suspect_ending(counts: SuspectCount) -> String {
     suspect_remark(counts).map_or(String::new(), |remark| format!("; {remark}"))
 }

@@ -80,7 +80,7 @@ impl<'a> History<'a> {
 }
 
 /// Returns the samples of a metric in those runs of `others` that repeat one of these cells on the same machine with the
-/// same settings. Runs of one cell form a group: they differ by chance only.
+/// same settings, grouped by cell. Runs within a group differ only by chance.
 pub fn repeated_runs<'a>(
     cells: &[(&RunRecord, &CellFinding)],
     metric: &MetricFinding,

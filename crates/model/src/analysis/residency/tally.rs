@@ -31,7 +31,7 @@ pub enum PageStatus {
     On(NodeId),
     /// Freed or moved during the inspection.
     Unknown,
-    /// The shared page of zeros or memory of a device, neither of which counts as memory of the process.
+    /// The zero page or device memory: neither counts as memory of the process.
     NotMemory,
 }
 

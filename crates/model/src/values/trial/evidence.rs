@@ -119,6 +119,11 @@ pub struct Evidence {
     pub second: Option<Box<Evidence>>,
 }
 
+/// Minimum size of files whose memory node matters: smaller ones fit in the L2 cache of a core (1 to 2 MiB).
+pub const FILE_BYTES_MIN: u64 = 2 << 20;
+/// The same in pages of 4 KiB.
+pub const FILE_PAGES_MIN: u64 = FILE_BYTES_MIN / 4096;
+
 /// The page cache at the start of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageCacheStart {

@@ -7,7 +7,8 @@ mod verdict;
 
 pub use cpu_time::CpuTime;
 pub use evidence::{
-    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, FileKind, FilePages, PageCacheStart, ThreadBinding,
+    DeviceInterrupt, DramBudgetUse, Evidence, FILE_BYTES_MIN, FILE_PAGES_MIN, FarMemory, FileKind, FilePages,
+    PageCacheStart, ThreadBinding,
 };
 pub use verdict::{Grade, Verdict, judge};
 

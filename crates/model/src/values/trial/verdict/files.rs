@@ -3,15 +3,13 @@
 
 use super::JudgedCommand;
 use crate::values::id_set::NodeSet;
-use crate::values::trial::{FileKind, FilePages};
+use crate::values::trial::{FILE_PAGES_MIN, FileKind, FilePages};
 
 /// With a tenth of its pages on another node, a program whose accesses are all remote there loses some percent: as much
 /// as the differences that users act on.
 const ELSEWHERE_SUSPECT_MIN: f64 = 0.1;
 /// Most of its pages are not where the placement requires its memory.
 const ELSEWHERE_INVALID_MIN: f64 = 0.5;
-/// Smaller files fit in the L2 cache of a core (1 to 2 MiB), so their node has no lasting effect. In pages of 4 KiB.
-const PAGES_MIN: u64 = 512;
 
 /// Returns the reasons why most of the pages that the command maps were not on the promised nodes.
 pub(super) fn violations(command: &JudgedCommand<'_>) -> Vec<String> {
@@ -56,7 +54,7 @@ impl Elsewhere {
         let files: Vec<&FilePages> =
             evidence.files.iter().filter(|file| file.kind == kind && !file.is_shared && strays(file) > 0).collect();
         let elsewhere: u64 = files.iter().map(|file| strays(file)).sum();
-        let largest = files.iter().max_by_key(|file| strays(file)).filter(|_| elsewhere >= PAGES_MIN)?;
+        let largest = files.iter().max_by_key(|file| strays(file)).filter(|_| elsewhere >= FILE_PAGES_MIN)?;
         let nodes: NodeSet = files
             .iter()
             .flat_map(|file| file.pages.iter())
