@@ -15,8 +15,10 @@ use crate::{JobName, NODES_MAX, NodeName};
 /// Prefix of the names of nearfar's batch jobs.
 const PREFIX: &str = "nearfar-";
 
-/// Messages of srun about a step whose batch job ended before or while it ran.
-const JOB_ENDED: [&str; 3] = [": Terminated", "already completing or completed", "Job has expired"];
+/// Messages of srun about a step whose batch job ended before or while it ran. The credential is revoked if the job ends
+/// between the creation of the step and its start on the node.
+const JOB_ENDED: [&str; 4] =
+    [": Terminated", "already completing or completed", "Job has expired", "Job credential revoked"];
 
 #[derive(Clone, Debug)]
 pub struct Slurm {
