@@ -47,14 +47,13 @@ pub enum PageCacheError {
     InUse { kept: u64, cached: u64 },
 }
 
-/// Moves the cached pages of a file to the nodes of a placement, in alternating blocks if there are several. If the memory
-/// policy names no nodes, those of the CPUs are used: which of them first reads the file is a matter of chance.
+/// Moves the cached pages of a file to these nodes, at least one, in alternating blocks if there are several.
 ///
 /// # Errors
 /// The reason why some pages are on other nodes.
-pub fn place(path: &Path, cpus: &CpuSet, memory: &MemoryPolicy) -> Result<(), PageCacheError> {
+pub fn place(path: &Path, nodes: &NodeSet) -> Result<(), PageCacheError> {
     let (file, size) = open(path)?;
-    let nodes: Vec<NodeId> = nodes_of(cpus, memory).iter().collect();
+    let nodes: Vec<NodeId> = nodes.iter().collect();
     let (mut cached, mut kept) = (0, 0);
     for_each_part(&file, size, |_, mapping| {
         let ranges = mapping.cached_ranges()?;
@@ -74,6 +73,11 @@ pub fn place(path: &Path, cpus: &CpuSet, memory: &MemoryPolicy) -> Result<(), Pa
     })
     .map_err(|error| PageCacheError::NotMoved(error.to_string()))?;
     check_kept(kept, cached)
+}
+
+/// Returns the memory nodes of this machine.
+pub fn memory_nodes() -> NodeSet {
+    Proc::live().memory_nodes().unwrap_or_default()
 }
 
 /// Moves pages of this process that no other process maps.
@@ -118,12 +122,13 @@ fn open(path: &Path) -> Result<(File, u64), PageCacheError> {
     }
 }
 
-/// The nodes on which cached pages shall be; at least one.
-fn nodes_of(cpus: &CpuSet, memory: &MemoryPolicy) -> NodeSet {
+/// Returns the nodes of a placement; at least one. If the memory policy names none, those of the CPUs are used: which of
+/// them first reads a file is a matter of chance.
+pub fn nodes_of(cpus: &CpuSet, memory: &MemoryPolicy) -> NodeSet {
     let nodes = match (memory, memory.promised_nodes()) {
         (_, Some(nodes)) => nodes.clone(),
         (MemoryPolicy::Preferred(node), None) => [*node].into_iter().collect(),
-        _ if cpus.is_empty() => Proc::live().memory_nodes().unwrap_or_default(),
+        _ if cpus.is_empty() => memory_nodes(),
         _ => Proc::live().nodes_of(cpus),
     };
     if nodes.is_empty() { [NodeId(0)].into_iter().collect() } else { nodes }
@@ -191,7 +196,7 @@ mod tests {
         let (_dir, path) = cached_data();
         let memory = |nodes: &NodeSet| MemoryPolicy::Bind(nodes.clone());
         let nodes = Proc::live().memory_nodes().unwrap_or_default();
-        match place(&path, &CpuSet::new(), &memory(&nodes)) {
+        match place(&path, &nodes) {
             Err(PageCacheError::MemoryFileSystem | PageCacheError::NotMoved(_)) => {
                 return println!("skipped: pages_are_placed_without_reading_others: files or nodes of this directory");
             }
@@ -199,7 +204,7 @@ mod tests {
         }
         drop_pages(&path).unwrap();
         for memory in [memory(&nodes), MemoryPolicy::Kernel, MemoryPolicy::Local] {
-            place(&path, &CpuSet::new(), &memory).unwrap();
+            place(&path, &nodes_of(&CpuSet::new(), &memory)).unwrap();
             assert_eq!(cached(&path), Bytes(0), "{memory}: only cached pages are moved");
         }
     }
@@ -212,7 +217,7 @@ mod tests {
             let file = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
             assert_eq!(drop_pages(file.path()), Err(PageCacheError::MemoryFileSystem));
             assert_eq!(
-                place(file.path(), &CpuSet::new(), &MemoryPolicy::Kernel),
+                place(file.path(), &nodes_of(&CpuSet::new(), &MemoryPolicy::Kernel)),
                 Err(PageCacheError::MemoryFileSystem)
             );
         } else {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use model::values::placement::{DramBudget, MemoryPolicy, Placement, Route};
+use model::values::placement::{DramBudget, FilePolicy, MemoryPolicy, Placement, Route};
 use model::values::plan::RaceRules;
 use model::values::plan::{
     Cell, EarlierProgram, MachineFeatures, MemoryChoice, Plan, RacePlan, ReductionStep, SearchPlan, SizePlan, Stages,
@@ -245,11 +245,13 @@ fn cell_key_is_this_text() {
         server_cpus: cpus("4-5,9"),
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],
         budget: Some(DramBudget { dram: Bytes(3 << 29), steered: true }),
+        files: Some(FilePolicy::Interleave(nodes())),
     };
     let full_cell = Cell::new(&spec, "s".into(), Parameters(values), full);
     let placed = "threads=2 cpus=0-2 memory=interleave 0-1,3 second=4-5,9";
     let interrupts = "irq=eth0:virtio0-req.0>2-3 irq=eth0:virtio0-req.0>as-found";
-    assert_eq!(full_cell.key, format!("{stream} @ compact+interleave {placed} {interrupts} dram=expand:1.5GiB"));
+    let key = format!("{stream} @ compact+interleave {placed} {interrupts} dram=expand:1.5GiB files=interleave 0-1,3");
+    assert_eq!(full_cell.key, key);
     assert_eq!(DramBudget { dram: Bytes(1 << 30), steered: false }.name(), "swap:1GiB");
     let policies = [
         (MemoryPolicy::Kernel, "kernel"),
@@ -260,6 +262,10 @@ fn cell_key_is_this_text() {
         (MemoryPolicy::Preferred(NodeId(1)), "preferred 1"),
         (MemoryPolicy::Far, "far"),
     ];
+    for (policy, text) in policies {
+        assert_eq!(policy.to_string(), text);
+    }
+    let policies = [(FilePolicy::Local, "local"), (FilePolicy::Node(NodeId(1)), "node 1"), (FilePolicy::Cold, "cold")];
     for (policy, text) in policies {
         assert_eq!(policy.to_string(), text);
     }

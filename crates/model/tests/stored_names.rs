@@ -8,7 +8,7 @@ use model::analysis::size::{SizeAnswer, SizePoint};
 use model::stats::racing::{self, BlockResult, RankClaim};
 use model::stats::statistics::Interval;
 use model::values::id_set::{NodeId, NodeSet};
-use model::values::placement::MemoryPolicy;
+use model::values::placement::{FilePolicy, MemoryPolicy};
 use model::values::plan::MemoryChoice;
 use model::values::settings::{Fact, FactValue};
 use model::values::trial::{Evidence, TrialStatus};
@@ -108,6 +108,7 @@ fn stored_names_are_unchanged() {
         model::values::plan::Stages,
         model::values::plan::MemoryChoice,
         model::values::placement::Placement,
+        model::values::placement::FilePolicy,
         model::values::placement::MemoryPolicy,
         model::values::placement::Route,
         model::values::placement::DramBudget,
@@ -182,6 +183,10 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
     check(&MemoryPolicy::WeightedInterleave(nodes()), r#"{"policy":"weighted-interleave","nodes":"0,2"}"#);
     check(&MemoryPolicy::Preferred(NodeId(1)), r#"{"policy":"preferred","nodes":1}"#);
     check(&MemoryPolicy::Far, r#"{"policy":"far"}"#);
+    check(&FilePolicy::Local, r#"{"policy":"local"}"#);
+    check(&FilePolicy::Interleave(nodes()), r#"{"policy":"interleave","nodes":"0,2"}"#);
+    check(&FilePolicy::Node(NodeId(1)), r#"{"policy":"node","nodes":1}"#);
+    check(&FilePolicy::Cold, r#"{"policy":"cold"}"#);
     check(&MemoryChoice::Other(3), r#"{"other":3}"#);
     check(&TrialStatus::Completed, r#"{"status":"completed"}"#);
     check(&TrialStatus::Failed("f".into()), r#"{"status":"failed","why":"f"}"#);

@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use machine::child::{self, Exit, LaunchError, Migrations, SpawnSpec};
 use machine::interrupt::{InterruptMonitor, RouteError, Routes};
-use model::placements::placement::refused_memory;
+use model::placements::placement::refused;
 use model::values::id_set::CpuSet;
 use model::values::placement::MemoryPolicy;
 use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
@@ -91,7 +91,7 @@ impl RealExecutor {
         match workload.runner {
             Runner::Kernel(_) => self.run_kernel(trial, entrance),
             Runner::Tool { recipe, read } => {
-                if let Some(why) = refused_memory(&trial.placement.memory, &(workload.describe)()) {
+                if let Some(why) = refused(&trial.placement, &(workload.describe)()) {
                     return Err(TrialStatus::Unavailable(why));
                 }
                 let job = TrialContext::of(trial);

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use machine::child::SpawnSpec;
 use machine::page_cache::{self, PageCache};
-use model::values::trial::{Evidence, FILE_PAGES_MIN, FileKind, FilePages, PageCacheStart};
+use model::values::id_set::NodeSet;
+use model::values::placement::{FilePolicy, MemoryPolicy};
+use model::values::trial::{Evidence, PageCacheStart};
 
 /// Files that trials of this executor were seen to use.
 #[derive(Debug, Default)]
@@ -16,32 +18,55 @@ pub(super) struct UsedFiles {
 }
 
 impl UsedFiles {
-    /// Adds the data files and the program of a trial. Libraries, and programs that run elsewhere too, belong to the
-    /// whole system.
+    /// Adds the data files and the program of a trial.
     pub(super) fn add(&mut self, evidence: &Evidence) {
         let own = |evidence: &Evidence| -> Vec<String> {
-            let is_own = |file: &&FilePages| file.kind != FileKind::Library && !file.is_shared;
-            // Files without pages were open, and are large.
-            let is_large =
-                |file: &&FilePages| file.pages.is_empty() || file.pages.values().sum::<u64>() >= FILE_PAGES_MIN;
-            evidence.files.iter().filter(is_own).filter(is_large).map(|file| file.path.clone()).collect()
+            evidence.files.iter().filter(|file| file.is_placeable()).map(|file| file.path.clone()).collect()
         };
         self.command.extend(own(evidence));
         self.server.extend(evidence.second.iter().flat_map(|second| own(second)));
     }
 }
 
-/// Brings files to the state that a command requires before it starts. Returns `None` if it requires none, or for no files.
-pub(super) fn start(state: PageCache, files: &BTreeSet<String>, launch: &SpawnSpec) -> Option<PageCacheStart> {
-    if files.is_empty() {
-        return None;
+/// The requirement for the files of a command: of its placement, or else of its parameter `page-cache`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Requirement<'a> {
+    pub placement: Option<&'a FilePolicy>,
+    pub parameter: PageCache,
+}
+
+impl Requirement<'_> {
+    /// Whether it can only be met if the files are observed on machines with one memory node, too.
+    pub(super) fn lists_files(self) -> bool {
+        self.placement.is_some() || self.parameter == PageCache::Cold
     }
-    let mut start = PageCacheStart::default();
+
+    /// Returns the nodes that cached pages are moved to, an empty set if they are dropped; `None` without a requirement.
+    fn nodes(self, launch: &SpawnSpec) -> Option<NodeSet> {
+        match (self.placement, self.parameter) {
+            (Some(FilePolicy::Local), _) => Some(page_cache::nodes_of(&launch.cpus, &MemoryPolicy::Kernel)),
+            (Some(FilePolicy::Interleave(nodes)), _) => Some(nodes.clone()),
+            (Some(FilePolicy::Node(node)), _) => Some([*node].into_iter().collect()),
+            (Some(FilePolicy::Cold), _) | (None, PageCache::Cold) => Some(NodeSet::new()),
+            (None, PageCache::Placed) => Some(page_cache::nodes_of(&launch.cpus, &launch.memory)),
+            (None, PageCache::AsFound) => None,
+        }
+    }
+}
+
+/// Brings files to the required state before a command starts. Returns `None` if none is required, or for no files.
+pub(super) fn start(
+    requirement: Requirement<'_>,
+    files: &BTreeSet<String>,
+    launch: &SpawnSpec,
+) -> Option<PageCacheStart> {
+    let nodes = requirement.nodes(launch).filter(|_| !files.is_empty())?;
+    let mut start = PageCacheStart { nodes, ..PageCacheStart::default() };
     for path in files {
-        let done = match state {
-            PageCache::AsFound => return None,
-            PageCache::Placed => page_cache::place(Path::new(path), &launch.cpus, &launch.memory),
-            PageCache::Cold => page_cache::drop_pages(Path::new(path)),
+        let done = if start.nodes.is_empty() {
+            page_cache::drop_pages(Path::new(path))
+        } else {
+            page_cache::place(Path::new(path), &start.nodes)
         };
         match done {
             Ok(()) => start.equalised.push(path.clone()),

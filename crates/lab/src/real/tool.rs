@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::child::{self, Exit, ProcessResult, ServerCommand, ServerError, SpawnSpec};
-use machine::page_cache::PageCache;
 use model::values::trial::{Evidence, Sample, Trial, TrialOutcome, TrialStatus};
 use model::values::units::Nanos;
 use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
-use super::page_cache::{self, UsedFiles};
+use super::page_cache::{self, Requirement, UsedFiles};
 use super::{bound, not_started, run_to_its_end, unbound};
 
 /// Time limit of the clean-up after Ctrl-C: the user is waiting, but changes of the trial should be reverted.
@@ -81,7 +80,7 @@ impl Tool<'_> {
             cpus: placement.server_cpus.clone(),
             time_limit: server.ready_timeout.min(self.around_limit),
             entrance: self.entrance.clone(),
-            lists_files: self.recipe.page_cache == PageCache::Cold,
+            lists_files: self.files_required().lists_files(),
             ..bound(self.trial, &server.command)
         };
         let server = ServerCommand {
@@ -90,7 +89,7 @@ impl Tool<'_> {
             stop_timeout: server.stop_timeout,
             measured: placement.cpus(),
         };
-        let started = page_cache::start(self.recipe.page_cache, &self.used_files.server, &server.launch);
+        let started = page_cache::start(self.files_required(), &self.used_files.server, &server.launch);
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];
             for _ in 0..self.recipe.warmup {
@@ -104,13 +103,17 @@ impl Tool<'_> {
         Ok(ended)
     }
 
+    fn files_required(&self) -> Requirement<'_> {
+        Requirement { placement: self.trial.placement.files.as_ref(), parameter: self.recipe.page_cache }
+    }
+
     fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
         let launch = SpawnSpec {
             entrance: self.entrance.clone(),
-            lists_files: self.recipe.page_cache == PageCache::Cold,
+            lists_files: self.files_required().lists_files(),
             ..bound(self.trial, &self.recipe.command)
         };
-        let started = page_cache::start(self.recipe.page_cache, &self.used_files.command, &launch);
+        let started = page_cache::start(self.files_required(), &self.used_files.command, &launch);
         let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
         Ok(TrialOutcome::new(result, Evidence { page_cache: started, ..finished.evidence }))

@@ -39,6 +39,9 @@ pub struct Placement {
     /// Limit of the DRAM that the program may use; `None` if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<DramBudget>,
+    /// Cached pages of the files of a command; `None` if its parameter `page-cache` decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilePolicy>,
 }
 
 /// Where memory is allocated: the policies of the kernel (`set_mempolicy(2)`) and files.
@@ -61,6 +64,20 @@ pub enum MemoryPolicy {
     /// Beyond DRAM: arrays of built-in kernels in a file on a disk. The kernel moves the pages, so no node is
     /// guaranteed.
     Far,
+}
+
+/// Where a trial finds the cached pages of the files that its command uses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "policy", content = "nodes")]
+pub enum FilePolicy {
+    /// On the memory nodes of the CPUs of the command.
+    Local,
+    /// In blocks, round-robin over these nodes.
+    Interleave(NodeSet),
+    /// On this node.
+    Node(NodeId),
+    /// Not cached.
+    Cold,
 }
 
 /// One interrupt of a device that the user named, and its affinity.
@@ -95,6 +112,7 @@ impl Placement {
             server_cpus: CpuSet::default(),
             interrupts: Vec::new(),
             budget: None,
+            files: None,
         }
     }
 
@@ -135,6 +153,29 @@ impl fmt::Display for MemoryPolicy {
             Self::WeightedInterleave(nodes) => write!(f, "weighted-interleave {nodes}"),
             Self::Preferred(node) => write!(f, "preferred {node}"),
             Self::Far => f.write_str("far"),
+        }
+    }
+}
+
+impl FilePolicy {
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Local => "cached pages of its files on the memory nodes of these CPUs".into(),
+            Self::Interleave(nodes) => format!("cached pages of its files interleaved over nodes {nodes}"),
+            Self::Node(node) => format!("cached pages of its files on node {node}"),
+            Self::Cold => "no cached pages of its files".into(),
+        }
+    }
+}
+
+/// The part of a cell's key.
+impl fmt::Display for FilePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Interleave(nodes) => write!(f, "interleave {nodes}"),
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Cold => f.write_str("cold"),
         }
     }
 }

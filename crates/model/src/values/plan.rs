@@ -287,8 +287,9 @@ impl Cell {
             if placement.server_cpus.is_empty() { String::new() } else { format!(" second={}", placement.server_cpus) };
         let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();
         let budget = placement.budget.map_or(String::new(), |budget| format!(" dram={}", budget.name()));
+        let files = placement.files.as_ref().map_or(String::new(), |files| format!(" files={files}"));
         let key = format!(
-            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}{budget}",
+            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}{budget}{files}",
             spec.name,
             written.join(" "),
             placement.name,

@@ -43,6 +43,9 @@ pub struct ParameterSpec {
 /// Parameter of kernels that allocate the arrays they measure. The placement decides where the arrays are.
 pub const ARRAYS_PARAMETER: &str = "huge-pages";
 
+/// Parameter of commands whose files can be placed.
+pub const PAGE_CACHE_PARAMETER: &str = "page-cache";
+
 /// Type and inclusive bounds of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,6 +125,11 @@ impl WorkloadSpec {
     /// process.
     pub fn has_arrays(&self) -> bool {
         self.parameter(ARRAYS_PARAMETER).is_some()
+    }
+
+    /// Whether the workload runs a command whose files can be placed.
+    pub fn places_files(&self) -> bool {
+        self.parameter(PAGE_CACHE_PARAMETER).is_some()
     }
 
     /// Number of leading metrics that short tables show: the main one; for requests to a disk also the throughput and the

@@ -37,7 +37,7 @@ pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
-pub use residency::WhereArgs;
+pub use residency::{FilesArgs, WhereArgs};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
@@ -110,6 +110,8 @@ pub enum Command {
     Fleet(FleetArgs),
     /// Show which memory nodes hold the memory of a process, or the cached parts of files
     Where(WhereArgs),
+    /// Move the cached pages of files to memory nodes, or drop them
+    Files(FilesArgs),
     /// Report what disturbs or prevents measurements on this machine
     Doctor(DoctorArgs),
     /// Restore settings that an interrupted run changed

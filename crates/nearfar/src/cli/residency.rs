@@ -1,10 +1,11 @@
-//! Arguments of `nearfar where`.
+//! Arguments of `nearfar where` and `nearfar files`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 use model::analysis::residency::ContainerId;
+use model::values::id_set::NodeSet;
 
 use super::TextOrJson;
 
@@ -35,6 +36,34 @@ pub struct WhereArgs {
     /// Command to run and to inspect every second until it ends; its standard output is redirected to standard error
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// `nearfar files`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("state").required(true).args(["nodes", "drop"]))]
+#[command(after_help = "Only pages that no running process maps are moved or dropped.\n\n\
+                        Example: nearfar files --nodes 0 /srv/model.gguf\n\n\
+                        Exit status: 0 all files are as required, 1 some are not, 2 usage error, 77 not permitted")]
+pub struct FilesArgs {
+    /// Move the cached pages to these memory nodes, in alternating blocks if there are several
+    #[arg(long, visible_alias = "node", value_name = "NODES", value_parser = nodes)]
+    pub nodes: Option<NodeSet>,
+    /// Write changed pages to the disk and drop all pages from the page cache
+    #[arg(long)]
+    pub drop: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+    /// Files of this user, or that it may write
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+fn nodes(text: &str) -> Result<NodeSet, String> {
+    match NodeSet::parse_list(text) {
+        Ok(nodes) if !nodes.is_empty() => Ok(nodes),
+        _ => Err("not a list of memory nodes such as 1 or 0-1".into()),
+    }
 }
 
 /// A container, as typed and parsed.

@@ -5,6 +5,7 @@ pub mod compare;
 pub mod doctor;
 pub mod expand;
 pub mod export;
+pub mod files;
 pub mod fleet;
 pub mod gate;
 pub mod graph;

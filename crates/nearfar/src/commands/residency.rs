@@ -1,7 +1,7 @@
 //! `nearfar where`: shows which memory nodes hold the memory of processes, or the cached parts of files.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use machine::foreground;
@@ -78,21 +78,21 @@ fn inspect_error(error: &InspectError) -> CliError {
 }
 
 fn run_files(args: &WhereArgs) -> CommandResult {
-    // If one of the files cannot be inspected, nothing is printed.
-    let files: Vec<_> = args
-        .files
-        .iter()
-        .map(|path| cached_file(path))
-        .collect::<Result<_, _>>()
-        .map_err(|error| file_error(&error))?;
-    match args.format {
-        TextOrJson::Json => output::print_json(&report::json::cached_files(&files))?,
-        TextOrJson::Text => output::print(&report::residency::files(&files, &output::stdout_style()))?,
-    }
+    print_files(&args.files, args.format)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn file_error(error: &FileError) -> CliError {
+/// Prints which parts of files are cached. If one of them cannot be inspected, nothing is printed.
+pub(super) fn print_files(paths: &[PathBuf], format: TextOrJson) -> Result<(), CliError> {
+    let files: Vec<_> =
+        paths.iter().map(|path| cached_file(path)).collect::<Result<_, _>>().map_err(|error| file_error(&error))?;
+    match format {
+        TextOrJson::Json => output::print_json(&report::json::cached_files(&files)),
+        TextOrJson::Text => output::print(&report::residency::files(&files, &output::stdout_style())),
+    }
+}
+
+pub(super) fn file_error(error: &FileError) -> CliError {
     let status = match error {
         FileError::NotAFile { .. } | FileError::Open { is_missing: true, .. } => CliStatus::Usage,
         FileError::Open { .. } | FileError::NotOwner(_) => CliStatus::NotPermitted,

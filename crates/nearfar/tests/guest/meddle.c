@@ -7,6 +7,8 @@
  *   meddle plant ANONYMOUS HUGE FILE SHARED  places memory of known size, anonymous and huge pages on these nodes,
  *                                   writes a line and waits for a signal
  *   meddle read FILE MIB MS         touches memory and reads a mapped file, then sleeps
+ *   meddle find FILE MS             reads a mapped file and sleeps MS, and four times as long if its pages are on other
+ *                                   nodes than the CPU that it runs on
  *   meddle migrate PID FROM TO      moves the pages of a process between nodes (migrate_pages, like migratepages)
  *   meddle banned PID               prints the reply of an irqbalance to the request "setup"
  */
@@ -66,6 +68,26 @@ static int map(const char *path, int flags, long written) {
     if (memory == MAP_FAILED) return perror(path), 1;
     for (long at = 0; at < bytes; at += 4096) (void)memory[at];
     for (long page = 0; page < written; page++) memory[page * 4096] = 1;
+    return 0;
+}
+
+/* Sleeps longer the more pages of a file are remote: a program whose speed depends on where it finds them. */
+static int find(const char *path, long ms) {
+    enum { COUNT = 64 };
+    int file = open(path, O_RDONLY), status[COUNT], far = 0;
+    unsigned node = 0;
+    long step = lseek(file, 0, SEEK_END) / COUNT / 4096 * 4096;
+    char *memory = mmap(NULL, step * COUNT, PROT_READ, MAP_PRIVATE, file, 0);
+    void *pages[COUNT];
+    if (memory == MAP_FAILED) return perror(path), 1;
+    for (int page = 0; page < COUNT; page++) {
+        pages[page] = memory + page * step;
+        (void)*(volatile char *)pages[page];
+    }
+    syscall(SYS_getcpu, NULL, &node, NULL);
+    if (syscall(SYS_move_pages, 0, COUNT, pages, NULL, status, 0)) return perror("move_pages"), 1;
+    for (int page = 0; page < COUNT; page++) far += status[page] != (int)node;
+    sleep_ms(ms + 3 * ms * far / COUNT);
     return 0;
 }
 
@@ -129,6 +151,7 @@ int main(int count, char **words) {
         hold(atol(words[3]), atol(words[4]));
         return 0;
     }
+    if (count == 4 && !strcmp(words[1], "find")) return find(words[2], atol(words[3]));
     if (count == 4 && !strcmp(words[1], "share")) {
         if (map(words[2], MAP_SHARED, 0)) return 1;
         sleep_ms(atol(words[3]));

@@ -208,3 +208,47 @@ fn pages_of_running_processes_are_not_moved() {
     let table = maps.lines().find(|line| line.contains("/data/table")).expect("it is mapped");
     assert!(table.contains(&format!("N0={}", 8 * 256)), "{table}");
 }
+
+#[test]
+fn files_can_be_placed_apart_from_memory() {
+    let Some(job) = job_output("files_can_be_placed_apart_from_memory") else { return };
+    let last = |name: &str| job.trials(name).last().expect("a trial");
+    let all = 48 * 256;
+    for (name, expected) in [
+        ("files-node", json!({"2": all})),
+        ("files-spread", json!({"0": all / 2, "1": all / 2})),
+        ("files-local", json!({"1": all})),
+    ] {
+        assert_verified(last(name));
+        assert_eq!(last(name)["evidence"]["files"][0]["pages"], expected, "{name}: {:#}", last(name));
+    }
+    assert_invalid(
+        &job.trials("files-first")[0],
+        "pages of /data/model were not placed: no earlier trial of the run used it",
+    );
+}
+
+#[test]
+fn cached_pages_of_files_are_moved_and_dropped() {
+    let Some(job) = job_output("cached_pages_of_files_are_moved_and_dropped") else { return };
+    let all = 48 * 256;
+    let pages_of = |found: &Value, index: usize| of_nodes(&found["files"][index]);
+    assert_eq!(pages_of(&job.json("files-moved", &[0]), 0), [(1, all)].into());
+    assert_eq!(pages_of(&job.json("files-blocks", &[0]), 0), [(0, all / 2), (2, all / 2)].into());
+    let in_use = job.json("files-in-use", &[1]);
+    assert_eq!((pages_of(&in_use, 0).values().sum::<u64>(), pages_of(&in_use, 1)), (8 * 256, Pages::new()));
+    let why = job.text("files-in-use.stderr");
+    assert!(why.contains("/data/table: ") && why.contains("other processes map them"), "{why}");
+    assert_eq!(job.step("files-nowhere").status, 2);
+    assert!(job.text("files-nowhere.stderr").contains("memory node 3 does not exist; this machine has 0-2"));
+}
+
+/// A search moves the file with each candidate; the printed lines do it, too.
+#[test]
+fn winner_of_a_search_includes_its_files() {
+    let Some(job) = job_output("winner_of_a_search_includes_its_files") else { return };
+    let result = job.json("finds", &[0]);
+    let cpus = result["winner"]["cpus"].as_str().expect("a winner");
+    let node = u32::from(cpus.starts_with(['4', '5', '6', '7']));
+    assert_eq!(result["lines"]["files"], json!(format!("nearfar files --nodes {node} /data/model")), "{result:#}");
+}

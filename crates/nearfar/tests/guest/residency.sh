@@ -57,3 +57,22 @@ reads kept-1 node:1 /data/table 24 placed 2
 step read-here cat /proc/$reader/numa_maps
 kill $reader
 step read-fd nearfar --quiet measure --format json command --runs 2 --placement node:1 -- sh -c 'exec 3</data/model; usleep 500000'
+
+# Files with a placement of their own, which the parameter does not change.
+reads files-node '-C 0 -m 0 files:node:2' /data/model 8 cold 2
+reads files-spread '-C 4 files:interleave' /data/model 8 as-found 2
+reads files-local '-C 4 -m 0 files:local' /data/model 8 placed 2
+reads files-first '-C 4 files:node:0' /data/model 8 as-found 1
+step files-moved nearfar files --format json --nodes 1 /data/model
+step files-blocks nearfar files --format json --nodes 0,2 /data/model
+held read /data/table 24 600000 &
+reader=$!
+wait_for grep -q /data/table /proc/$reader/maps
+step files-in-use nearfar files --format json --drop /data/table /data/model
+kill $reader
+step files-nowhere nearfar files --nodes 3 /data/model
+
+# A program that is slow if its file is remote. As found, the file is on node 2.
+dd if=/data/model of=/dev/null bs=1048576 2>/dev/null
+nearfar files --nodes 2 /data/model >/dev/null
+step finds nearfar --quiet place --max-trials 24 -C 0,4 --only one-core --seed 1 --format json -- held find /data/model 300

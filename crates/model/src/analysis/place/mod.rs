@@ -9,6 +9,7 @@ mod earlier;
 mod forecast;
 mod gain;
 mod outlook;
+mod placed_files;
 mod prediction;
 mod request;
 mod result;

@@ -149,6 +149,10 @@ impl PlaceResult {
         let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
         let bound = winner.map(placement).filter(|_| matches!(claim, Claim::Better | Claim::Likely));
         let race = record.plan.race.as_ref();
+        // On one node, files are where they are used.
+        let files = Some(state.placed_files()).filter(|_| record.machine.topology.allowed_nodes.len() > 1);
+        let (line, second_line) =
+            files.zip(winner).map(|(files, cell)| (files.line(cell), files.second_line(cell))).unzip();
         Self {
             claim,
             baseline: placed(placement(0)),
@@ -172,12 +176,21 @@ impl PlaceResult {
             candidates: record.plan.cells.len(),
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
-            lines: bound.and_then(|placement| own_lines(record, placement, placement, "argv")),
-            second_lines: bound.and_then(|placement| second_lines(record, placement)),
+            lines: bound
+                .and_then(|placement| own_lines(record, placement, placement, "argv"))
+                .map(with_files(line.flatten())),
+            second_lines: bound
+                .and_then(|placement| second_lines(record, placement))
+                .map(with_files(second_line.flatten())),
             command: winner.map(placement).map(|placement| command(record, placement)),
             standings,
         }
     }
+}
+
+/// Adds a line for files, unless there is none.
+fn with_files(line: Option<String>) -> impl FnOnce(CommandLines) -> CommandLines {
+    |lines| CommandLines { files: line.or(lines.files), ..lines }
 }
 
 impl RankingRow {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::block_result::{is_time, is_whole, results};
 use super::forecast::BudgetForecast;
+use super::placed_files::PlacedFiles;
 use super::search::SearchStage;
 use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
@@ -48,6 +49,7 @@ pub struct RaceState<'a> {
     phase: Phase,
     spending: Spending,
     tally: Tally,
+    placed_files: PlacedFiles,
     search: Option<SearchStage>,
     race: Option<Race>,
     /// The candidate that the pairs compare with the baseline.
@@ -91,6 +93,7 @@ impl<'a> RaceState<'a> {
             phase: Phase::WarmUp,
             spending: Spending::new(plan.repeat.budget, race_plan.rules.max_trials, guess),
             tally: Tally::default(),
+            placed_files: PlacedFiles::default(),
             search: None,
             race,
             challenger: None,
@@ -154,6 +157,7 @@ impl<'a> RaceState<'a> {
     pub fn push(&mut self, block: &NextBlock, records: &[&TrialRecord]) {
         self.spending.add(records);
         self.tally.add(records);
+        self.placed_files.add(records);
         let results = results(self.metric, block, records);
         match self.phase.clone() {
             Phase::WarmUp => self.warmed_up(results.into_iter().next().map(|(_, result)| result), records),
@@ -467,6 +471,10 @@ impl<'a> RaceState<'a> {
     /// Returns why the baseline failed before the search began; `None` if it did not fail.
     pub fn baseline_failed(&self) -> Option<&str> {
         self.baseline_failed.as_deref()
+    }
+
+    pub(super) fn placed_files(&self) -> &PlacedFiles {
+        &self.placed_files
     }
 
     pub(super) fn tally(&self) -> &Tally {

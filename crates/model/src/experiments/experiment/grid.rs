@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Experiment, PlanOptions, ThreadCount, WorkloadGrid, efficiency, read};
-use crate::placements::placement::{self, ThreadCounts, refused_memory, same_place};
+use crate::placements::placement::{self, ThreadCounts, refused, same_place};
 use crate::values::command_number;
 use crate::values::placement::Placement;
 use crate::values::plan::{By, Cell, Plan, SkippedCell, StoppingRule};
@@ -409,7 +409,7 @@ fn place_all<'a>(
 fn place(name: &str, spec: &WorkloadSpec, threads: &ThreadSpec, ctx: &PlanContext<'_>) -> Result<Placement, String> {
     let placement = placement::parse_for(ctx.topology, name, threads.clone()?, ctx.options.kernel, ctx.devices);
     let placement = placement.map_err(|none| none.to_string())?;
-    refused_memory(&placement.memory, spec).map_or(Ok(placement), Err)
+    refused(&placement, spec).map_or(Ok(placement), Err)
 }
 
 fn nothing_to_run(name: &str, skipped: &[SkippedCell]) -> PlanError {

@@ -1,20 +1,14 @@
 //! Limits of DRAM in names of placements, the parts `expand:SIZE` and `swap:SIZE`. Must not enforce limits.
 
+use super::parts;
 use crate::values::placement::{BUDGET_PREFIXES, DramBudget};
 use crate::values::units::Bytes;
 
 /// Splits the name of a placement into the rest and its limit of DRAM.
 pub(super) fn split(text: &str) -> Result<(String, Option<DramBudget>), String> {
-    let separator = if text.trim_start().starts_with('-') { " " } else { "+" };
-    let parts = text.split(separator).map(str::trim).filter(|part| !part.is_empty());
-    let (budgets, rest): (Vec<&str>, Vec<&str>) =
-        parts.partition(|part| BUDGET_PREFIXES.iter().any(|(prefix, _)| part.starts_with(prefix)));
-    if let [first, second, ..] = budgets[..] {
-        return Err(format!("{first} and {second} both limit DRAM; use one of them"));
-    }
-    let budget = budgets.first().map(|part| parse(part)).transpose()?;
-    let rest = if rest.is_empty() && budget.is_some() { "kernel".into() } else { rest.join(separator) };
-    Ok((if budget.is_some() { rest } else { text.into() }, budget))
+    let is_budget = |part: &str| BUDGET_PREFIXES.iter().any(|(prefix, _)| part.starts_with(prefix));
+    let (part, rest) = parts::split_one(text, "limit DRAM", is_budget)?;
+    Ok((rest, part.map(parse).transpose()?))
 }
 
 fn parse(part: &str) -> Result<DramBudget, String> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
-use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 
 /// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.
@@ -32,6 +32,9 @@ pub struct CommandLines {
     /// Shell commands, run as root, that set the affinity of interrupts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<String>,
+    /// `nearfar files`, if the placement includes files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<String>,
     /// `nearfar expand`, if the placement limits DRAM. It precedes the command of the other tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expand: Option<String>,
@@ -50,6 +53,7 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
         command: command.trim(),
     };
     let interrupts = interrupts(placement);
+    let files = files_of_placement(placement, topology);
     let expand = placement.budget.map(|budget| {
         let engine = if budget.steered { "" } else { " --engine kernel" };
         format!("nearfar expand --dram {}{engine} -- {}", budget.dram, command.trim())
@@ -57,7 +61,7 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
     // No other tool supports memory beyond DRAM, and binding only the CPUs would be a different placement.
     let inexpressible = placement.memory.is_beyond_dram();
     if inexpressible || (input.cpus.is_empty() && placement.memory == MemoryPolicy::Kernel) {
-        return CommandLines { interrupts, expand, ..CommandLines::default() };
+        return CommandLines { interrupts, files, expand, ..CommandLines::default() };
     }
     CommandLines {
         taskset: taskset(&input),
@@ -71,7 +75,28 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
         kubernetes: kubernetes(&input, topology),
         libvirt: libvirt(&input),
         interrupts,
+        files,
         expand,
+    }
+}
+
+/// Returns the line for files that the user names.
+fn files_of_placement(placement: &Placement, topology: &Topology) -> Option<String> {
+    let nodes = match placement.files.as_ref()? {
+        FilePolicy::Local => topology.local_nodes(&placement.cpus()),
+        FilePolicy::Interleave(nodes) => nodes.clone(),
+        FilePolicy::Node(node) => [*node].into_iter().collect(),
+        FilePolicy::Cold => NodeSet::new(),
+    };
+    Some(file_line(&nodes, "FILE..."))
+}
+
+/// Returns the command that moves cached pages to nodes, or drops them if there are none. `files` is inserted unchanged.
+pub(crate) fn file_line(nodes: &NodeSet, files: &str) -> String {
+    if nodes.is_empty() {
+        format!("nearfar files --drop {files}")
+    } else {
+        format!("nearfar files --nodes {nodes} {files}")
     }
 }
 

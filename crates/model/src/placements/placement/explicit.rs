@@ -139,6 +139,7 @@ fn bind(
         server_cpus: CpuSet::default(),
         interrupts: Vec::new(),
         budget: None,
+        files: None,
     }
 }
 

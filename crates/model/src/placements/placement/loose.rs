@@ -1,16 +1,16 @@
 //! The part `loose` of a placement's name: every thread may run on all CPUs of the placement, as under `taskset -c`.
 
+use super::parts;
+
 /// The part of the name.
 pub(super) const LOOSE: &str = "loose";
 
 /// Splits the name of a placement into the rest and whether it is loose.
 pub(super) fn split(text: &str) -> Result<(String, bool), String> {
-    let separator = if text.trim_start().starts_with('-') { " " } else { "+" };
-    let parts = text.split(separator).map(str::trim).filter(|part| !part.is_empty());
-    let (loose, rest): (Vec<&str>, Vec<&str>) = parts.partition(|part| *part == LOOSE);
+    let (loose, rest) = parts::split(text, |part| part == LOOSE);
     match (loose.len(), rest.is_empty()) {
-        (0, _) => Ok((text.into(), false)),
-        (1, false) => Ok((rest.join(separator), true)),
+        (0, _) => Ok((rest, false)),
+        (1, false) => Ok((rest, true)),
         (1, true) => Err(no_cpus()),
         _ => Err("loose is given more than once".into()),
     }

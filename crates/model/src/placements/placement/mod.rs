@@ -6,14 +6,17 @@ pub(crate) mod command_lines;
 pub(crate) mod cores;
 mod cpu_rule;
 mod explicit;
+mod files;
 mod loose;
 pub(crate) mod memory;
+mod parts;
 pub(crate) mod policy;
 pub(crate) mod reason;
 mod region;
 pub(crate) mod route;
 mod template;
 
+pub(crate) use command_lines::file_line;
 pub use command_lines::{CommandLines, lines};
 pub use explicit::parse_explicit;
 pub use memory::KernelFeatures;
@@ -22,7 +25,7 @@ pub use route::{check_movable, devices};
 pub use template::PlacementVars;
 
 use crate::values::id_set::CpuSet;
-use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 use crate::values::workload::WorkloadSpec;
 
@@ -58,6 +61,7 @@ pub fn parse_for(
 ) -> Result<Placement, PlacementError> {
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
+    let (rest, file_rule) = files::split(&rest).map_err(PlacementError::Invalid)?;
     let (rest, is_loose) = loose::split(&rest).map_err(PlacementError::Invalid)?;
     let named = route::devices(topology, devices).map_err(PlacementError::Invalid)?;
     let index = cores::CoreIndex::new(topology).with_devices(named);
@@ -70,7 +74,10 @@ pub fn parse_for(
         placement.budget = Some(budget);
         placement.reason = format!("{}; {}", placement.reason, budget.reason());
     }
-    if rule.is_some() || budget.is_some() || is_loose {
+    if let Some(rule) = file_rule {
+        files::place(&index, &mut placement, rule)?;
+    }
+    if rule.is_some() || budget.is_some() || file_rule.is_some() || is_loose {
         placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     route::route(&index, &mut placement, rule.as_ref(), devices)?;
@@ -81,6 +88,7 @@ pub fn parse_for(
 pub fn check(text: &str) -> Result<(), String> {
     let (rest, _) = route::split(text)?;
     let (rest, _) = budget::split(&rest)?;
+    let (rest, _) = files::split(&rest)?;
     let (rest, _) = loose::split(&rest)?;
     if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
 }
@@ -128,7 +136,13 @@ pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bo
         (Some(cpus), None) | (None, Some(cpus)) => cpus.len() == 1 && one.bindings == other.bindings,
     };
     let same_bindings = same_bindings && one.threads == other.threads && one.server_cpus == other.server_cpus;
-    same_bindings && same_memory && one.interrupts == other.interrupts && one.budget == other.budget
+    let same_bindings = same_bindings && one.interrupts == other.interrupts && one.budget == other.budget;
+    same_bindings && same_memory && same_files(topology, one.files.as_ref(), other.files.as_ref())
+}
+
+fn same_files(topology: &Topology, one: Option<&FilePolicy>, other: Option<&FilePolicy>) -> bool {
+    let is_cold = |policy: Option<&FilePolicy>| policy == Some(&FilePolicy::Cold);
+    one == other || (topology.allowed_nodes.len() < 2 && !is_cold(one) && !is_cold(other))
 }
 
 /// Returns the CPUs between which the threads may move; `None` if each thread is pinned.
@@ -140,8 +154,15 @@ fn range(topology: &Topology, placement: &Placement) -> Option<CpuSet> {
     }
 }
 
-/// Returns why a workload does not support a memory policy; `None` if it does.
-pub fn refused_memory(memory: &MemoryPolicy, spec: &WorkloadSpec) -> Option<String> {
+/// Returns why a workload does not support a placement; `None` if it does.
+pub fn refused(placement: &Placement, spec: &WorkloadSpec) -> Option<String> {
+    refused_memory(&placement.memory, spec).or_else(|| {
+        (placement.files.is_some() && !spec.places_files())
+            .then(|| format!("{} does not support files: parts of placements; command does", spec.name))
+    })
+}
+
+fn refused_memory(memory: &MemoryPolicy, spec: &WorkloadSpec) -> Option<String> {
     (memory.is_beyond_dram() && !spec.has_arrays()).then(|| {
         format!(
             "{} does not support memory '{memory}', which is for workloads that measure arrays, such as stream and \

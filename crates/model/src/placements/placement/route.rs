@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::PlacementError;
 use super::cores::CoreIndex;
+use super::{PlacementError, parts};
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::placement::{Placement, Route};
 use crate::values::suggest::suggestions;
@@ -27,21 +27,10 @@ pub(super) enum RouteRule {
     Cpus(CpuSet),
 }
 
-/// Splits the name of a placement into its CPU and memory part and its interrupt rule. In policies the rule is a part
-/// after `+`, with numactl's letters a separate word. A rule alone leaves CPUs and memory to the kernel.
+/// Splits the name of a placement into the rest and its interrupt rule.
 pub(super) fn split(text: &str) -> Result<(String, Option<RouteRule>), String> {
-    let explicit = text.trim_start().starts_with('-');
-    let (parts, separator): (Vec<&str>, &str) = if explicit {
-        (text.split_whitespace().collect(), " ")
-    } else {
-        (text.split('+').map(str::trim).collect(), "+")
-    };
-    let (rules, rest): (Vec<&str>, Vec<&str>) = parts.into_iter().partition(|part| part.starts_with(PREFIX));
-    if let [first, second, ..] = rules[..] {
-        return Err(format!("{first} and {second} both place interrupts; use one of them"));
-    }
-    let rule = rules.first().map(|part| rule(part)).transpose()?;
-    Ok((if rest.is_empty() { "kernel".into() } else { rest.join(separator) }, rule))
+    let (part, rest) = parts::split_one(text, "place interrupts", |part| part.starts_with(PREFIX))?;
+    Ok((rest, part.map(rule).transpose()?))
 }
 
 fn rule(part: &str) -> Result<RouteRule, String> {

@@ -127,6 +127,9 @@ pub const FILE_PAGES_MIN: u64 = FILE_BYTES_MIN / 4096;
 /// The page cache at the start of a trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageCacheStart {
+    /// Nodes that cached pages were moved to. Empty if they were dropped.
+    #[serde(default, skip_serializing_if = "NodeSet::is_empty")]
+    pub nodes: NodeSet,
     /// Files with the requested state.
     pub equalised: Vec<String>,
     /// Reasons why other files do not have it.
@@ -141,6 +144,16 @@ pub struct FilePages {
     pub pages: BTreeMap<NodeId, u64>,
     /// Whether processes outside the trial mapped it, too: its pages are shared by the whole system.
     pub is_shared: bool,
+}
+
+impl FilePages {
+    /// Whether a placement concerns the file: data or the program, and large. Libraries, and programs that run elsewhere
+    /// too, belong to the whole system.
+    pub fn is_placeable(&self) -> bool {
+        // Files without pages were open, and are large.
+        let is_large = self.pages.is_empty() || self.pages.values().sum::<u64>() >= FILE_PAGES_MIN;
+        self.kind != FileKind::Library && !self.is_shared && is_large
+    }
 }
 
 /// Kind of a mapped file.

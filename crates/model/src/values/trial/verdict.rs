@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Trial, TrialStatus};
 use crate::values::id_set::CpuSet;
-use crate::values::placement::MemoryPolicy;
+use crate::values::placement::{FilePolicy, MemoryPolicy};
 use crate::values::units::{Bytes, Nanos};
 
 /// Trustworthiness of a trial.
@@ -97,6 +97,8 @@ struct JudgedCommand<'a> {
     /// Number of CPUs whose time `steal` and `foreign` are compared with.
     cpu_count: usize,
     memory: &'a MemoryPolicy,
+    /// Placement of its files, if its memory policy does not decide.
+    files: Option<&'a FilePolicy>,
     /// Time that the hypervisor took from its CPUs; `None` if unknown or not judged.
     steal: Option<Nanos>,
     /// Time that other programs used on its CPUs; `None` if unknown or not judged.
@@ -123,7 +125,7 @@ impl JudgedCommand<'_> {
 /// Returns the measured command and the second one, if any.
 fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCommand<'a>> {
     let placement = &trial.placement;
-    let (cpus, memory) = (placement.cpus(), &placement.memory);
+    let (cpus, memory, files) = (placement.cpus(), &placement.memory, placement.files.as_ref());
     let share_cpus = placement.server_cpus.is_empty() || cpus.is_empty() || cpus.intersects(&placement.server_cpus);
     // Work of one command on the other's CPUs is due to the placement. The CPU time of the second command includes its
     // time before the first began, so this subtracts too much, in favour of the trial.
@@ -135,6 +137,7 @@ fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCo
         foreign: evidence.foreign.map(|foreign| Nanos(foreign.0.saturating_sub(seconds.0))),
         cpus,
         memory,
+        files,
         is_bounded: placement.budget.is_some(),
         shares_cpus: share_cpus && evidence.second.is_some(),
         is_second: false,
@@ -144,6 +147,7 @@ fn judged_commands<'a>(trial: &'a Trial, evidence: &'a Evidence) -> Vec<JudgedCo
         cpus: placement.server_cpus.clone(),
         cpu_count: placement.server_cpus.len().max(1),
         memory,
+        files,
         is_bounded: placement.budget.is_some(),
         // For an unbound command this is the steal of all CPUs, which the first command covers.
         steal: evidence.steal.filter(|_| !placement.server_cpus.is_empty()),

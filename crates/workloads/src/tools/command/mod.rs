@@ -20,7 +20,7 @@ use machine::page_cache::PageCache;
 use model::values::id_set::CpuSet;
 use model::values::trial::Sample;
 use model::values::units::Nanos;
-use model::values::workload::{Better, ParameterKind, Parameters, Value, WorkloadSpec};
+use model::values::workload::{Better, PAGE_CACHE_PARAMETER, ParameterKind, Parameters, Value, WorkloadSpec};
 
 use crate::command_spec::{CommandSpec, READY_TIMEOUT, ServerLine};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
@@ -28,7 +28,6 @@ use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Upper limit for the number of warm-up runs. A larger number is a typo.
 const WARMUP_MAX: i64 = 1000;
-const PAGE_CACHE: &str = "page-cache";
 /// Text of the default of `ready-timeout`, and of `stop-timeout` with its value.
 const READY_TIMEOUT_TEXT: &str = "30s";
 const STOP_TIMEOUT: (&str, Nanos) = ("5s", Nanos(5_000_000_000));
@@ -106,7 +105,7 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
         ),
         time("ready-timeout", "time limit of the server until it is ready", READY_TIMEOUT_TEXT),
         Parameter {
-            name: PAGE_CACHE,
+            name: PAGE_CACHE_PARAMETER,
             about: "where each run finds the cached pages of its data files and program: on the nodes of the placement, as \
                     earlier runs left them, or nowhere; concerns files that an earlier trial of the run was seen to use",
             kind: choice(&["placed", "as-found", "cold"]),
@@ -195,7 +194,7 @@ pub(crate) fn read(job: &TrialContext, finished: &ProcessResult) -> Result<Vec<S
 
 /// Returns the state of the page cache; that of earlier versions for their plans, which do not have this parameter.
 fn page_cache(parameters: &Parameters) -> PageCache {
-    match parameters.0.get(PAGE_CACHE) {
+    match parameters.0.get(PAGE_CACHE_PARAMETER) {
         Some(Value::Text(text)) if text == "placed" => PageCache::Placed,
         Some(Value::Text(text)) if text == "cold" => PageCache::Cold,
         _ => PageCache::AsFound,

@@ -3,7 +3,9 @@
 
 use super::JudgedCommand;
 use crate::values::id_set::NodeSet;
-use crate::values::trial::{FILE_PAGES_MIN, FileKind, FilePages};
+use crate::values::placement::FilePolicy;
+use crate::values::trial::{FILE_BYTES_MIN, FILE_PAGES_MIN, FileKind, FilePages};
+use crate::values::units::Bytes;
 
 /// With a tenth of its pages on another node, a program whose accesses are all remote there loses some percent: as much
 /// as the differences that users act on.
@@ -11,14 +13,44 @@ const ELSEWHERE_SUSPECT_MIN: f64 = 0.1;
 /// Most of its pages are not where the placement requires its memory.
 const ELSEWHERE_INVALID_MIN: f64 = 0.5;
 
-/// Returns the reasons why most of the pages that the command maps were not on the promised nodes.
+/// Returns the reasons why files did not have the placement of the trial's label, or most of the pages that the command
+/// maps were not on the promised nodes.
 pub(super) fn violations(command: &JudgedCommand<'_>) -> Vec<String> {
-    reasons(command, Elsewhere::is_violation)
+    let elsewhere = reasons(command, Elsewhere::is_violation);
+    command.files.and_then(|_| unplaced(command)).into_iter().chain(elsewhere).collect()
 }
 
-/// Returns the reasons why a part of the pages that the command maps was on other nodes than the promised ones.
+/// Returns the reason why files that the command used were not placed before it started.
+fn unplaced(command: &JudgedCommand<'_>) -> Option<String> {
+    let evidence = command.evidence;
+    if let Some(why) = evidence.unavailable.get("pages").filter(|_| evidence.files.is_empty()) {
+        return Some(command.reason(format!("its files were not observed: {why}")));
+    }
+    let start = evidence.page_cache.clone().unwrap_or_default();
+    let is_placed = |file: &&FilePages| start.equalised.contains(&file.path);
+    let others: Vec<&FilePages> =
+        evidence.files.iter().filter(|file| file.is_placeable() && !is_placed(file)).collect();
+    let first = others.first()?;
+    let why = start.not_equalised.get(&first.path).map_or("no earlier trial of the run used it", String::as_str);
+    let more = if others.len() > 1 { format!(", and {} other files", others.len() - 1) } else { String::new() };
+    Some(command.reason(format!("cached pages of {} were not placed: {why}{more}", first.path)))
+}
+
+/// Returns the reasons why a part of the pages that the command maps was on other nodes than the promised ones, or why
+/// the placement of its files has no effect.
 pub(super) fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
-    reasons(command, |it| it.share > ELSEWHERE_SUSPECT_MIN && !it.is_violation())
+    let elsewhere = reasons(command, |it| it.share > ELSEWHERE_SUSPECT_MIN && !it.is_violation());
+    command.files.and_then(|_| without_files(command)).into_iter().chain(elsewhere).collect()
+}
+
+/// Returns the reason why the command has no files to place.
+fn without_files(command: &JudgedCommand<'_>) -> Option<String> {
+    let evidence = command.evidence;
+    let has_none = evidence.page_cache.is_none() && !evidence.files.iter().any(FilePages::is_placeable);
+    has_none.then(|| {
+        let size = Bytes(FILE_BYTES_MIN);
+        command.reason(format!("no file of at least {size} was seen in use, so none was placed"))
+    })
 }
 
 fn reasons(command: &JudgedCommand<'_>, is_reason: impl Fn(&Elsewhere) -> bool) -> Vec<String> {
@@ -35,6 +67,16 @@ struct Elsewhere {
     reason: String,
 }
 
+/// Returns the nodes on which the pages of files of a kind must be; `None` if there is no promise.
+fn promised_nodes<'a>(command: &JudgedCommand<'a>, kind: FileKind) -> Option<&'a NodeSet> {
+    match command.files {
+        Some(FilePolicy::Local | FilePolicy::Interleave(_) | FilePolicy::Node(_)) if kind != FileKind::Library => {
+            command.evidence.page_cache.as_ref().map(|start| &start.nodes)
+        }
+        _ => command.memory.promised_nodes(),
+    }
+}
+
 impl Elsewhere {
     /// Whether the trial does not have the placement of its label. The program and its libraries are where the first
     /// trial found them, for all placements of a command: without its trials on other nodes there would be none.
@@ -43,7 +85,7 @@ impl Elsewhere {
     }
 
     fn find(command: &JudgedCommand<'_>, kind: FileKind) -> Option<Self> {
-        let (promised, evidence) = (command.memory.promised_nodes()?, command.evidence);
+        let (promised, evidence) = (promised_nodes(command, kind)?, command.evidence);
         // A built-in kernel works on its arrays, whose pages are judged, and uses a small part of the program.
         if !evidence.thread_bindings.is_empty() {
             return None;

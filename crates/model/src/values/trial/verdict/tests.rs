@@ -3,7 +3,7 @@
 use super::*;
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::placement::Placement;
-use crate::values::trial::{FarMemory, FileKind, FilePages, Role, ThreadBinding, TrialId};
+use crate::values::trial::{FarMemory, FileKind, FilePages, PageCacheStart, Role, ThreadBinding, TrialId};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;
 
@@ -608,4 +608,50 @@ fn files_are_judged_by_kind() {
     let expected = "15 % of the pages that it mapped were pages of files in the page cache on nodes 1, requested 0 (most \
                     of them: /data/b)";
     assert_eq!(verdict.reasons, [expected]);
+}
+
+/// A command on node 0 whose files are placed on node 1.
+#[test]
+fn placed_files_are_judged_by_their_own_placement() {
+    let start = |nodes_moved_to: &str| PageCacheStart {
+        nodes: nodes(nodes_moved_to),
+        equalised: vec!["/data/a".into()],
+        ..PageCacheStart::default()
+    };
+    let with = |here, elsewhere, start: Option<PageCacheStart>| {
+        with_files(1_000, &[("/data/a", FileKind::Data, here, elsewhere)], |trial, seen| {
+            trial.placement.files = Some(FilePolicy::Node(NodeId(1)));
+            seen.page_cache.clone_from(&start);
+        })
+    };
+    assert_eq!(with(0, 12_000, Some(start("1"))).grade, Grade::Valid);
+    let verdict = with(12_000, 0, Some(start("1")));
+    assert!(verdict.grade == Grade::Invalid && verdict.reasons[0].contains("on nodes 0, requested 1"), "{verdict:?}");
+    let kept = PageCacheStart {
+        not_equalised: [("/data/a".into(), "other processes map them".into())].into(),
+        equalised: Vec::new(),
+        ..start("1")
+    };
+    let cases = [
+        (None, "cached pages of /data/a were not placed: no earlier trial of the run used it"),
+        (Some(kept), "cached pages of /data/a were not placed: other processes map them"),
+    ];
+    for (start, reason) in cases {
+        assert_eq!(with(0, 12_000, start), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
+    }
+    let unseen = with(0, 100, None);
+    let reason = "no file of at least 2MiB was seen in use, so none was placed";
+    assert_eq!(unseen, Verdict { grade: Grade::Suspect, reasons: vec![reason.into()] });
+}
+
+#[test]
+fn dropped_files_are_judged_by_the_memory_policy() {
+    let with = |here, elsewhere| {
+        with_files(1_000, &[("/data/a", FileKind::Data, here, elsewhere)], |trial, seen| {
+            trial.placement.files = Some(FilePolicy::Cold);
+            let equalised = vec!["/data/a".into()];
+            seen.page_cache = Some(PageCacheStart { equalised, ..PageCacheStart::default() });
+        })
+    };
+    assert_eq!((with(12_000, 0).grade, with(0, 12_000).grade), (Grade::Valid, Grade::Invalid));
 }

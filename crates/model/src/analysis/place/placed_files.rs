@@ -1,0 +1,49 @@
+//! The files whose cached pages a search has placed before the trials of its candidates: who applies the winner by hand has
+//! to place them, too.
+
+use std::collections::BTreeMap;
+
+use crate::placements::placement::file_line;
+use crate::values::record::TrialRecord;
+use crate::values::shell::quote_arg;
+use crate::values::trial::PageCacheStart;
+
+/// The newest state of the page cache by cell: for the measured command, and for the second one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PlacedFiles {
+    command: BTreeMap<usize, PageCacheStart>,
+    second: BTreeMap<usize, PageCacheStart>,
+}
+
+impl PlacedFiles {
+    pub fn add(&mut self, records: &[&TrialRecord]) {
+        for record in records {
+            let (cell, evidence) = (record.trial.cell, &record.outcome.evidence);
+            if let Some(start) = &evidence.page_cache {
+                self.command.insert(cell, start.clone());
+            }
+            if let Some(start) = evidence.second.as_ref().and_then(|second| second.page_cache.as_ref()) {
+                self.second.insert(cell, start.clone());
+            }
+        }
+    }
+
+    /// Returns the line that places the files of the measured command as in the trials of a cell.
+    pub fn line(&self, cell: usize) -> Option<String> {
+        line(self.command.get(&cell)?)
+    }
+
+    /// The same for the second command.
+    pub fn second_line(&self, cell: usize) -> Option<String> {
+        line(self.second.get(&cell)?)
+    }
+}
+
+/// Dropping pages compares candidates with equal starts; it is no part of a placement.
+fn line(start: &PageCacheStart) -> Option<String> {
+    let is_placed = !start.nodes.is_empty() && !start.equalised.is_empty();
+    is_placed.then(|| {
+        let paths: Vec<String> = start.equalised.iter().map(|path| quote_arg(path).into()).collect();
+        file_line(&start.nodes, &paths.join(" "))
+    })
+}

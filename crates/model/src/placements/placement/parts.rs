@@ -1,0 +1,28 @@
+//! Parts of a placement's name besides CPUs and memory: words after `+` in policies, separate words among numactl's
+//! options. Does not know what the parts mean.
+
+/// Splits the parts that `is_part` accepts from the name of a placement. The rest is empty if there are no others.
+pub(super) fn split<'a>(text: &'a str, is_part: impl Fn(&str) -> bool) -> (Vec<&'a str>, String) {
+    let (words, separator): (Vec<&str>, &str) = if super::is_explicit(text) {
+        (text.split_whitespace().collect(), " ")
+    } else {
+        (text.split('+').map(str::trim).collect(), "+")
+    };
+    let (parts, rest): (Vec<&str>, Vec<&str>) = words.into_iter().partition(|word| is_part(word));
+    (parts, rest.join(separator))
+}
+
+/// Like [`split`], for a part that may be given once. If there are no others, the rest is `kernel`. `purpose` completes the
+/// message "irq:1 and irq:2 both ...".
+pub(super) fn split_one<'a>(
+    text: &'a str,
+    purpose: &str,
+    is_part: impl Fn(&str) -> bool,
+) -> Result<(Option<&'a str>, String), String> {
+    let (parts, rest) = split(text, is_part);
+    match parts[..] {
+        [first, second, ..] => Err(format!("{first} and {second} both {purpose}; use one of them")),
+        [part] if rest.is_empty() => Ok((Some(part), "kernel".into())),
+        _ => Ok((parts.first().copied(), rest)),
+    }
+}
