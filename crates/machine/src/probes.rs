@@ -1,7 +1,8 @@
 //! Probes this machine for disturbances and missing features besides its settings: load, throttling, free disk space,
 //! daemons, counters. Must not assess the results: `model::analysis::doctor` does.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use model::analysis::doctor::{Counters, Load, Probes};
 use model::values::topology::Movability;
 use model::values::units::{Bytes, Nanos};
 
+use crate::file_mapping::FileMapping;
 use crate::proc::Proc;
 use crate::undo::{self, SettingsRoot};
-use crate::{cpu_times, expand_probes, interrupt, perf, sysfs, tune};
+use crate::{cpu_times, expand_probes, interrupt, perf, residency, sysfs, tune};
 
 /// Duration of the load measurement: fifty ticks of /proc/stat, so that one tick is 2 % of a CPU.
 const LOAD_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,6 +31,8 @@ pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
         counters: counters(),
         nodes: Proc::live().memory_node_count(),
         managed_interrupts: managed_interrupts(root),
+        page_nodes: page_nodes().map_err(|error| error.to_string()),
+        cached_page_nodes: cached_page_nodes().map_err(|error| error.to_string()),
         expand: expand_probes::read(root),
     }
 }
@@ -43,6 +47,19 @@ fn load() -> Result<Load, String> {
     let interval = cpu_times::of(&cpu_times::between(&before, &proc.cpu_times()?), &cpus)?;
     let milli = |time: Nanos| time.0.saturating_mul(1000) / LOAD_INTERVAL.as_nanos() as u64;
     Ok(Load { busy_milli: milli(interval.busy()), steal_milli: milli(interval.steal), cpus: cpus.len() as u64 })
+}
+
+/// Queries the node of a page of this process.
+fn page_nodes() -> io::Result<()> {
+    let resident = 0_u8;
+    residency::query(0, &[&raw const resident]).map(|_| ())
+}
+
+/// Queries the node of a cached page of this program.
+fn cached_page_nodes() -> io::Result<()> {
+    let mapping = FileMapping::new(&File::open("/proc/self/exe")?, 0, 1)?;
+    mapping.populate(0, 1)?;
+    residency::query(0, &[mapping.address(0)]).map(|_| ())
 }
 
 fn counters() -> Counters {

@@ -31,6 +31,10 @@ pub struct Probes {
     pub counters: Counters,
     /// Number of nodes with memory; `None` if unknown.
     pub nodes: Option<usize>,
+    /// Whether the kernel reports the memory node of a page (`move_pages`).
+    pub page_nodes: Result<(), String>,
+    /// Whether it reports that of a cached page of a file (`MADV_POPULATE_READ`).
+    pub cached_page_nodes: Result<(), String>,
     /// Probes of the requirements of `nearfar expand`.
     pub expand: ExpandProbes,
     /// Interrupts managed by the kernel, whose affinity cannot be changed.

@@ -28,7 +28,7 @@ const FREE_MIN: Bytes = Bytes(256 << 20);
 
 const QUIETEN: &str = "add it to --quieten, which restores it after the run";
 
-pub(super) const CHECKS: [Check; 25] = [
+pub(super) const CHECKS: [Check; 27] = [
     Check {
         key: "left-changed",
         group: ProblemGroup::Disturbs,
@@ -231,6 +231,27 @@ pub(super) const CHECKS: [Check; 25] = [
         effect: "differences between near and far memory cannot be measured",
         fix: "another machine can be simulated from its hwloc XML file",
         command: Some("nearfar run quick --sim tests/topologies/models/xeon-e5-2640-x2.xml:7"),
+    },
+    Check {
+        key: "page-nodes",
+        group: ProblemGroup::CannotMeasure,
+        run: |_, probes| Some(probes.page_nodes.as_ref().err().map(|why| format!("move_pages: {why}"))),
+        effect: "where cannot run, built-in kernels cannot verify where their arrays are, and cached files are not moved",
+        fix: "use a kernel with NUMA; a container needs the capability CAP_SYS_NICE or a security profile that permits \
+              move_pages",
+        command: None,
+    },
+    Check {
+        key: "cached-page-nodes",
+        group: ProblemGroup::CannotMeasure,
+        // Without `page-nodes`, the other check reports the reason.
+        run: |_, probes| {
+            let cached = probes.page_nodes.as_ref().ok().map(|()| probes.cached_page_nodes.as_ref());
+            cached.map(|cached| cached.err().map(|why| format!("madvise (MADV_POPULATE_READ): {why}")))
+        },
+        effect: "where --file does not show nodes, and cached files are not moved with the placements of a command",
+        fix: "use Linux 5.14 or later",
+        command: None,
     },
     Check {
         key: "managed-interrupts",

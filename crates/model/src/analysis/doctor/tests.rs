@@ -35,6 +35,8 @@ fn healthy() -> (Settings, Probes) {
         counters: Counters::Work,
         nodes: Some(2),
         managed_interrupts: Vec::new(),
+        page_nodes: Ok(()),
+        cached_page_nodes: Ok(()),
         expand: expand::tests::all_there(),
     };
     (settings, probes)
@@ -100,7 +102,7 @@ fn each_bad_probe_is_one_problem() {
     };
     let why = || "no such file".to_string();
     let load = |busy_milli, steal_milli| Ok(Load { busy_milli, steal_milli, cpus: 4 });
-    let cases: [(ProbeEdit, &str, &str); 15] = [
+    let cases: [(ProbeEdit, &str, &str); 17] = [
         (&|probes| probes.load = load(1570, 0), "load", "1.5 of 4 CPUs"),
         (&|probes| probes.load = load(0, 11), "steal", "11 thousandths"),
         (&|probes| probes.load = Err(why()), "load-reading", "no such file"),
@@ -118,6 +120,13 @@ fn each_bad_probe_is_one_problem() {
         (&|probes| probes.counters = Counters::Missing(why()), "counters", "no such file"),
         (&|probes| probes.counters = Counters::Forbidden(why()), "counters-forbidden", "not permitted"),
         (&|probes| probes.nodes = Some(1), "nodes", "one memory node"),
+        // Without the first query, the second one cannot succeed.
+        (
+            &|probes| (probes.page_nodes, probes.cached_page_nodes) = (Err(why()), Err(why())),
+            "page-nodes",
+            "move_pages: no such file",
+        ),
+        (&|probes| probes.cached_page_nodes = Err(why()), "cached-page-nodes", "MADV_POPULATE_READ"),
         (
             &|probes| probes.managed_interrupts = vec!["nvme0q1".into(), "nvme0q2".into()],
             "managed-interrupts",
