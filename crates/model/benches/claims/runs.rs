@@ -106,6 +106,7 @@ fn finding(samples: Vec<f64>) -> RunFinding {
         outside_means: false,
         verdicts: VerdictCounts::default(),
         cpu_load: Vec::new(),
+        node_pages: Vec::new(),
         reasons: Vec::new(),
         caveats: Vec::new(),
     };

@@ -161,6 +161,7 @@ fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
         metrics: vec![metric],
         verdicts: VerdictCounts::default(),
         cpu_load: Vec::new(),
+        node_pages: Vec::new(),
         reasons: Vec::new(),
         outside_means: false,
         caveats: Vec::new(),

@@ -273,6 +273,7 @@ mod tests {
             metrics: results.iter().map(metric).collect(),
             verdicts: VerdictCounts::default(),
             cpu_load: Vec::new(),
+            node_pages: Vec::new(),
             reasons: Vec::new(),
             outside_means: false,
             caveats: Vec::new(),

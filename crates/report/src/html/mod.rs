@@ -4,12 +4,14 @@
 mod figure;
 mod http_pages;
 mod load;
+mod node_pages;
 mod plot;
 mod policy;
 mod race;
 mod run;
 mod search;
 mod size;
+mod stacked;
 mod survey;
 mod sweep;
 mod table;

@@ -11,10 +11,12 @@ use model::values::shell::quote_argv;
 use model::values::trial::{Grade, Role};
 
 use super::figure::FigurePart;
-use super::load::{self, loads};
+use super::load::loads;
+use super::node_pages::node_pages;
 use super::plot::{Strip, figure};
 use super::race::RacePart;
 use super::size::SizePart;
+use super::stacked::{BARS_MAX, ROWS_MAX, StackedFigure};
 use super::sweep;
 use super::table::HtmlTable;
 use super::{ComparedPart, PageLimits, RunSection};
@@ -24,7 +26,8 @@ use crate::number::date;
 use crate::stamp;
 use crate::style::{Tone, clean};
 use crate::table::{
-    Metrics, caveats_grid, ending, headed_grid, invalid_trials_grid, load_grid, machine, run_grid, skipped_grid,
+    Metrics, caveats_grid, ending, headed_grid, invalid_trials_grid, load_grid, machine, pages_grid, run_grid,
+    skipped_grid,
 };
 
 /// Sentences per run at the top of a page with several runs.
@@ -189,25 +192,45 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let load = |cells: &[CellFinding]| {
         plan.spec(&cells[0].workload).filter(|spec| load_belongs_to(spec)).and_then(|_| load_part(cells, limits))
     };
-    tests.flat_map(|cells| [one(cells), load(cells)]).flatten().collect()
+    // On one node, all memory is there.
+    let has_nodes = section.record.machine.topology.allowed_nodes.len() > 1;
+    let pages = |cells: &[CellFinding]| has_nodes.then(|| pages_part(cells, limits)).flatten();
+    tests.flat_map(|cells| [one(cells), load(cells), pages(cells)]).flatten().collect()
 }
 
 /// The load of each CPU next to the medians of a test.
 fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
-    let test = &cells[0].test;
-    let svg = loads(test, cells)?.render().expect("the template renders");
-    let all: Vec<&CellFinding> = cells.iter().collect();
+    let figure = loads(&cells[0].test, cells)?;
     let mut caption = format!(
         "{}. The median of each placement, and the load of each CPU of the machine by all processes: one bar per \
          CPU, whose full height is all of its time; means of the trials.",
-        clean(test)
+        clean(&cells[0].test)
     );
-    if cells.len() > load::ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > load::CPUS_MAX) {
-        caption +=
-            &format!(" The first {} placements and {} cpus; the table has more.", load::ROWS_MAX, load::CPUS_MAX);
+    if cells.len() > ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > BARS_MAX) {
+        caption += &format!(" The first {ROWS_MAX} placements and {BARS_MAX} cpus; the table has more.");
     }
-    let grid = load_grid(&all).without("test").without_repeats(2);
-    Some(FigurePart { svg, caption, table: HtmlTable::new("The same data as a table", grid, limits.rows).folded() })
+    Some(stacked_part(&figure, caption, load_grid(&cells.iter().collect::<Vec<_>>()), limits))
+}
+
+/// The memory on each node next to the medians of a test.
+fn pages_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
+    let figure = node_pages(&cells[0].test, cells)?;
+    let caption = format!(
+        "{}. The median of each placement, and where its memory was: one bar per memory node, whose full height is all \
+         memory and mapped files of the trial; means of the trials. Files that are only read are not included.",
+        clean(&cells[0].test)
+    );
+    Some(stacked_part(&figure, caption, pages_grid(&cells.iter().collect::<Vec<_>>()), limits))
+}
+
+/// A figure of stacked bars with its data. Columns `test` and the repeated names are redundant next to the figure.
+fn stacked_part(figure: &StackedFigure, caption: String, grid: Grid, limits: &PageLimits) -> FigurePart {
+    let grid = grid.without("test").without_repeats(2);
+    FigurePart {
+        svg: figure.render().expect("the template renders"),
+        caption,
+        table: HtmlTable::new("The same data as a table", grid, limits.rows).folded(),
+    }
 }
 
 fn figure_part(record: &RunRecord, test: &str, strips: &[Strip], limits: &PageLimits) -> Option<FigurePart> {

@@ -296,6 +296,7 @@ mod tests {
             metrics: vec![metric()],
             verdicts: VerdictCounts::default(),
             cpu_load: vec![load],
+            node_pages: Vec::new(),
             reasons: vec![("steal".into(), 1)],
             outside_means: false,
             caveats: vec!["one trial".into()],

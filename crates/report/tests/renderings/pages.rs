@@ -1,7 +1,7 @@
 //! The HTML report: content, escaping, size and reproducibility.
 
 use model::analysis::compare::compare_table;
-use model::values::id_set::CpuId;
+use model::values::id_set::{CpuId, NodeId};
 use model::values::record::{ImportedRow, ImportedTable};
 use model::values::trial::CpuTime;
 use model::values::units::Nanos;
@@ -74,6 +74,27 @@ fn cpu_load_is_shown_for_disk_requests_only() {
     assert!(html.contains("CPU 0 75 %"), "the text alternative");
     let rows = html.matches("<td class=\"number\">7</td><td class=\"number\">0.0</td>").count();
     assert_eq!(rows, run.finding.cells.len(), "and the table");
+}
+
+#[test]
+fn memory_is_shown_by_node_on_machines_with_several_nodes() {
+    let mut run = run_of(&Shape { name: "disk", placements: 2, blocks: 6, with_failures: false, compared: false });
+    for trial in &mut run.trials {
+        trial.outcome.evidence.thread_bindings.clear();
+        trial.outcome.evidence.pages = [(NodeId(0), 300)].into();
+        trial.outcome.evidence.file_pages = [(NodeId(1), 100)].into();
+    }
+    let allowed = |run: Run, nodes: &[u32]| {
+        let mut run = finished(run.record, run.trials, false);
+        run.record.machine.topology.allowed_nodes = nodes.iter().copied().map(NodeId).collect();
+        run
+    };
+    let run = allowed(run, &[0]);
+    let rendered = |run: &Run| render(&page(vec![section(run)], Vec::new()));
+    assert!(!rendered(&run).contains("memory on each node"));
+    let html = rendered(&allowed(run, &[0, 1]));
+    assert!(html.contains("node 0 75 %, node 1 25 %."), "the text alternative");
+    assert!(html.contains("other files %"), "the table");
 }
 
 #[test]

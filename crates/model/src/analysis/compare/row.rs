@@ -64,6 +64,7 @@ mod tests {
             reason: String::new(),
             metrics: Vec::new(),
             cpu_load: Vec::new(),
+            node_pages: Vec::new(),
             verdicts: VerdictCounts::default(),
             reasons: Vec::new(),
             outside_means: false,

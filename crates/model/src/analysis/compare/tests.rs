@@ -74,6 +74,7 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
             suspect: Vec::new(),
         }],
         cpu_load: Vec::new(),
+        node_pages: Vec::new(),
         verdicts: VerdictCounts::default(),
         reasons: Vec::new(),
         outside_means: false,

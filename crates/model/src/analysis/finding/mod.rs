@@ -3,10 +3,12 @@
 
 mod caveats;
 mod load;
+mod memory;
 mod reasons;
 mod summary;
 
 pub use load::{CpuLoad, load_belongs_to};
+pub use memory::NodePages;
 pub use reasons::ReasonGroup;
 pub use summary::{RunSummariser, SUSPECT_LEFT_OUT, TrialNames, metric_value, summarise};
 
@@ -54,6 +56,9 @@ pub struct CellFinding {
     /// Load of each CPU, in ascending order of CPUs. Empty if it was not recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_load: Vec<CpuLoad>,
+    /// Memory of the trials by node, in ascending order of nodes. Empty if it was not observed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_pages: Vec<NodePages>,
     /// Distinct reasons of suspect and invalid trials with their counts, most frequent first.
     pub reasons: Vec<(String, u32)>,
     /// Sentences that limit the interpretation of this result.

@@ -118,6 +118,7 @@ mod tests {
             metrics: Vec::new(),
             verdicts: VerdictCounts { valid: 4, suspect: 10, invalid: 0 },
             cpu_load: Vec::new(),
+            node_pages: Vec::new(),
             reasons: reasons.iter().map(|(text, count)| ((*text).into(), *count)).collect(),
             outside_means: false,
             caveats: Vec::new(),

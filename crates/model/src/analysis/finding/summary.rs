@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::caveats::{self, CaveatSamples};
 use super::load::LoadSum;
+use super::memory::PagesSum;
 use super::{CellFinding, MetricFinding, RunFinding};
 use crate::stats::racing::too_many_missing;
 use crate::stats::statistics::{CONFIDENCE, TRIALS_MIN, median, median_interval};
@@ -78,6 +79,7 @@ struct CellTrials {
     violated: u32,
     reasons: BTreeMap<String, u32>,
     load: LoadSum,
+    pages: PagesSum,
     caveats: CaveatSamples,
 }
 
@@ -105,6 +107,7 @@ impl CellTrials {
             values.push(metric_value(metric, &record.outcome.samples).unwrap_or(f64::NAN));
         }
         self.load.add(&record.outcome.evidence.cpu_times);
+        self.pages.add(&record.outcome.evidence);
         self.caveats.add(&record.outcome.samples);
     }
 
@@ -115,7 +118,7 @@ impl CellTrials {
         let violated = self.violated;
         too_many_missing(violated, measured).then(|| {
             (self.order, self.ids, self.suspect, self.values) = Default::default();
-            (self.load, self.caveats) = Default::default();
+            (self.load, self.pages, self.caveats) = Default::default();
             format!("no result, because the placement was violated in {violated} of {measured} trials")
         })
     }
@@ -191,6 +194,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, mut trials: CellTrials) -> Cel
         metrics,
         outside_means: cell.outside_means,
         cpu_load: trials.load.means(),
+        node_pages: trials.pages.means(),
         verdicts: trials.verdicts,
         reasons: most_frequent_first(trials.reasons),
         caveats: violations.into_iter().chain(trials.caveats.sentences()).chain(autocorrelated).collect(),
