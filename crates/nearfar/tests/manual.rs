@@ -3,6 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// Sections of every page.
+const SECTIONS: [&str; 8] =
+    ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"];
+
+/// Number of commands below `graph` and `fleet`.
+const NESTED_COMMANDS: usize = 7;
+
 const COMMANDS: [&str; 24] = [
     "expand",
     "size",
@@ -128,12 +135,14 @@ fn pages(dir: &Path) -> Vec<String> {
 fn manual_pages_are_formatted_without_warnings() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let files = pages(dir.path());
-    assert_eq!(files.len(), COMMANDS.len() + 1, "{files:?}");
+    assert_eq!(files.len(), COMMANDS.len() + NESTED_COMMANDS + 1, "{files:?}");
     for file in &files {
         let Some(text) = output_of("man", &["--warnings", "-E", "UTF-8", "-l", file], "manual pages by man") else {
             break;
         };
-        assert!(text.contains("NAME") && text.contains("SYNOPSIS") && !text.contains("__worker"), "{file}: {text}");
+        let missing: Vec<&str> =
+            SECTIONS.into_iter().filter(|section| !text.lines().any(|line| line == *section)).collect();
+        assert!(missing.is_empty() && !text.contains("__worker"), "{file} lacks {missing:?}: {text}");
     }
     for file in &files {
         if output_of("groff", &["-man", "-ww", "-z", "-Kutf8", file], "manual pages by groff").is_none() {
@@ -154,8 +163,31 @@ fn page_is_printed_and_unknown_command_is_rejected() {
     let page = nearfar(&["man", "place"]).stdout;
     assert_eq!(page, std::fs::read(dir.path().join("nearfar-place.1")).expect("the file exists"));
     assert!(String::from_utf8(page).expect("roff is text").contains("\\-\\-budget"));
+    let nested = nearfar(&["man", "fleet", "run"]).stdout;
+    assert_eq!(nested, std::fs::read(dir.path().join("nearfar-fleet-run.1")).expect("the file exists"));
     let wrong = nearfar(&["man", "__worker"]);
     let stderr = String::from_utf8_lossy(&wrong.stderr);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(stderr.contains("no manual page nearfar-__worker") && stderr.contains("hint: commands: map, "), "{stderr}");
+}
+
+#[test]
+fn help_of_every_command_ends_with_examples() {
+    let nested = ["edges", "build", "info"].map(|name| vec!["graph", name]);
+    let fleet = ["run", "status", "collect", "compare"].map(|name| vec!["fleet", name]);
+    for words in COMMANDS.map(|name| vec![name]).into_iter().chain(nested).chain(fleet).chain([Vec::new()]) {
+        let help = String::from_utf8(nearfar(&[&words[..], &["--help"]].concat()).stdout).expect("help is text");
+        let (_, examples) = help.rsplit_once("Examples:\n").unwrap_or_else(|| panic!("{words:?}: {help}"));
+        assert!(examples.contains("nearfar") && !examples.contains("\n\n"), "{words:?}: {examples}");
+    }
+}
+
+/// The tables are read when the program is built, so a page and the documentation cannot differ.
+#[test]
+fn pages_have_the_reference_of_their_command() {
+    let page = |command: &str| String::from_utf8(nearfar(&["man", command]).stdout).expect("roff is text");
+    let (compare, export) = (page("compare"), page("export"));
+    assert!(compare.contains("NEARFAR_DUCKDB") && !compare.contains("AWS_REGION"), "{compare}");
+    assert!(export.contains("AWS_REGION") && !export.contains("NEARFAR_DUCKDB"), "{export}");
+    assert!(page("expand").contains("127 if the program is not found"));
 }

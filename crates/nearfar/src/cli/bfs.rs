@@ -6,9 +6,7 @@ use super::{GraphArgs, TextOrJson};
 
 /// `nearfar bfs`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: mpirun -n 4 nearfar bfs --scale 22\n\
-                        Example: nearfar bfs --scale 16 --parts 2\n\n\
-                        Under MPI, each rank holds one shard. MPI needs a build with the feature: \
+#[command(after_help = "Under MPI, each rank holds one shard. MPI needs a build with the feature: \
                         cargo build --release -p nearfar --features mpi")]
 pub struct BfsArgs {
     #[command(flatten)]

@@ -8,8 +8,6 @@ use model::values::units::Bytes;
 
 /// `nearfar expand`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar expand --dram 2GiB -- sort -S 8G FILE\n\n\
-                        Exit status: that of CMD, 126 if CMD cannot be started, 127 if it does not exist")]
 pub struct ExpandArgs {
     /// Maximum DRAM of the program: a size, or a percentage of its peak memory
     #[arg(long, value_name = "SIZE|PERCENT")]

@@ -44,10 +44,6 @@ pub struct NodeArgs {
 
 /// `nearfar fleet run`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar fleet run quick --on ssh:node-1,node-2\n\
-                        Example: nearfar fleet run my.toml --on ssh:node-1,node-2 --detach -- --budget 1h --wait\n\
-                        Example: nearfar fleet run quick --on kubernetes:node-1,node-2 --image registry.example.org/nearfar:0.1 -o job.yaml\n\
-                        Then: nearfar fleet collect --on ssh:node-1,node-2; nearfar fleet compare")]
 pub struct FleetRunArgs {
     /// Name of a built-in experiment, or a TOML file on this machine
     pub experiment: String,
@@ -80,9 +76,6 @@ pub struct FleetRunArgs {
 
 /// `nearfar fleet compare`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar fleet compare\n\
-                        Example: nearfar fleet compare --class cpu.model,rack --workload stream\n\
-                        Example: nearfar fleet compare --format json | jq '.classes[].changes'")]
 pub struct FleetCompareArgs {
     /// Runs to compare [default: all, either real or simulated like the latest]
     pub runs: Vec<String>,

@@ -12,11 +12,7 @@ use super::{GuardArgs, MachineArgs, MapArgs, Objective};
     override_usage = "nearfar gate [OPTIONS] -- <BASELINE>... ::: <CANDIDATE>...\n       \
                       nearfar gate [OPTIONS] --baseline <RUN> -- <CANDIDATE>...",
     after_help = "Runs both commands alternately, in random order within each pair, until one answer is proven: the \
-                  candidate is slower than allowed, or it is not.\n\n\
-                  Exit status: 0 not slower than allowed, 1 slower than allowed, 2 usage error, 3 undecided within the \
-                  budget, 4 a command has no result or more than a tenth of its trials are invalid, 130 interrupted\n\n\
-                  Example: nearfar gate --max-slower 3% --budget 2m -- ./old/app input ::: ./new/app input\n\
-                  Example: nearfar gate --baseline latest -- ./app input"
+                  candidate is slower than allowed, or it is not."
 )]
 pub struct GateArgs {
     /// Allowed slowdown of the candidate

@@ -37,8 +37,6 @@ pub struct GraphArgs {
 
 /// `nearfar graph edges`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar graph edges --scale 20 --sha256\n\
-                        Example: nearfar graph edges --scale 16 --edges text --output edges.txt")]
 pub struct EdgesArgs {
     #[command(flatten)]
     pub graph: GraphArgs,
@@ -72,8 +70,6 @@ pub enum EdgeFormat {
 
 /// `nearfar graph build`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar graph build --scale 20 --output g20.graph\n\
-                        Example: nearfar graph build --scale 26 --memory 2GiB --output g26.graph")]
 pub struct BuildArgs {
     #[command(flatten)]
     pub graph: GraphArgs,
@@ -102,7 +98,6 @@ pub struct BuildArgs {
 
 /// `nearfar graph info`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar graph info --scale 26\nExample: nearfar graph info g20.graph")]
 pub struct InfoArgs {
     /// File of nearfar graph build; all of it is read and verified
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "scale")]

@@ -4,15 +4,18 @@
 #![allow(clippy::doc_markdown, rustdoc::bare_urls, rustdoc::broken_intra_doc_links)]
 
 mod bfs;
+mod examples;
 mod expand;
 mod fleet;
 mod gate;
 mod graph;
 mod guard;
+mod help;
 mod map;
 mod measure;
 mod place;
 mod ranges;
+mod reference;
 mod replay;
 mod residency;
 mod serve;
@@ -26,6 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::analysis::compare::FailRule;
 
 pub use bfs::BfsArgs;
+pub use examples::{CommandExamples, examples_of};
 pub use expand::{EngineName, ExpandArgs, FarArgs};
 pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
@@ -37,6 +41,7 @@ pub use guard::{GuardArgs, RestoreArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
+pub use reference::{ReferenceRow, environment, exit_status_of, exit_statuses, files};
 pub use residency::{FilesArgs, WhereArgs};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
@@ -507,12 +512,6 @@ pub struct ReportArgs {
 
 /// `nearfar export`
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Example: nearfar export --format openmetrics -o /var/lib/prometheus/node-exporter/nearfar.prom\n\
-                        Example: nearfar export --format hyperfine -o times.json\n\
-                        Example: nearfar export --format parquet --output-dir results --all\n\
-                        Example: AWS_REGION=eu-central-1 nearfar export --format parquet --output-dir s3://lab/nearfar"
-)]
 pub struct ExportArgs {
     /// ID of a run or its first digits
     #[arg(default_value = "latest")]

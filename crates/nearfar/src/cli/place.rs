@@ -11,9 +11,7 @@ use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
                       nearfar place --from <FILE|STRING> --like <RUN>",
     after_help = "Runs CMD under placements that a model of the machine chooses, and confirms the winner with fresh \
                   trials against kernel, the placement that leaves every decision to Linux. Uses the whole budget \
-                  unless the result is clear earlier.\n\n\
-                  Exit status: 0 answered, 1 CMD fails without a placement or in more than a tenth of its runs, 2 usage error, \
-                  3 undecided or provisional, 130 interrupted"
+                  unless the result is clear earlier."
 )]
 pub struct PlaceArgs {
     #[command(flatten, next_help_heading = "Search space")]

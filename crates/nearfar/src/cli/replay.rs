@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
-use super::{Cli, ranges};
+use super::{Cli, help, ranges};
 
 /// Arguments that do not determine the plan: where results go, how they are printed, on which machine, seed and
 /// settings the plan runs, and what happens before and after. A stored run records the machine and the seed separately;
@@ -44,7 +44,7 @@ impl Cli {
     pub fn from_argv<T: Into<std::ffi::OsString> + Clone>(
         argv: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let mut command = ranges::apply(Self::command());
+        let mut command = help::apply(ranges::apply(Self::command()));
         let matches = command.try_get_matches_from_mut(argv)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         cli.common.argv = replay_argv(&command, &matches);

@@ -12,8 +12,6 @@ use super::TextOrJson;
 /// `nearfar where`
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("subject").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "files", "command"]))]
-#[command(after_help = "Example: nearfar where --pid 1234\n\n\
-                        Exit status: with -- CMD that of CMD, 126 if CMD cannot be started, 127 if it does not exist")]
 pub struct WhereArgs {
     /// Inspect this process and its descendants
     #[arg(long, value_name = "PID")]

@@ -6,8 +6,6 @@ use super::TextOrJson;
 
 /// `nearfar serve`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar serve\n\
-                        Example, from another machine: ssh -L 6327:localhost:6327 MACHINE nearfar serve")]
 pub struct ServeArgs {
     /// Port; 0 selects any free port [default: 6327, or the next free port]
     #[arg(short, long, value_name = "N", conflicts_with = "listen")]

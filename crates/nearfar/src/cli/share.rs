@@ -9,8 +9,6 @@ use super::TextOrJson;
 
 /// `nearfar share`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar share latest --host-label 'board, fan on' -o for-the-forum.db\n\
-                        The recipient runs: nearfar import for-the-forum.db; nearfar compare --by host")]
 pub struct ShareArgs {
     /// ID of a run or its first digits
     #[arg(default_value = "latest")]
@@ -43,7 +41,6 @@ pub enum Keep {
 
 /// `nearfar completions`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar completions bash > ~/.local/share/bash-completion/completions/nearfar")]
 pub struct CompletionsArgs {
     /// Shell that the script is for
     pub shell: Shell,
@@ -51,11 +48,10 @@ pub struct CompletionsArgs {
 
 /// `nearfar man`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar man place | man -l -")]
 pub struct ManPagesArgs {
-    /// Print the page of this command [default: the page of nearfar]
-    #[arg(conflicts_with = "output_dir", value_name = "COMMAND")]
-    pub command: Option<String>,
+    /// Print the page of this command, such as place or fleet run [default: the page of nearfar]
+    #[arg(conflicts_with = "output_dir", value_name = "COMMAND", num_args = 0..=2)]
+    pub command: Vec<String>,
     /// Write all pages to this directory, for example ~/.local/share/man/man1
     #[arg(long, alias = "folder", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub output_dir: Option<PathBuf>,

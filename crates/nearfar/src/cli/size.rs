@@ -6,8 +6,6 @@ use super::{GuardArgs, MachineArgs, RepetitionArgs, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
-#[command(after_help = "Example: nearfar size --dram 50%,100% -- xz -kc FILE\n\n\
-                        Exit status: 0 a budget is large enough, 2 usage error, 3 no budget is large enough")]
 pub struct SizeArgs {
     /// Budgets of DRAM: sizes, or percentages of the command's peak memory without a limit
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "25%,50%,75%,100%")]

@@ -1,16 +1,18 @@
 //! `nearfar completions` and `nearfar man`, both generated from the definitions of `cli`.
 
+mod page;
+
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory};
-use clap_mangen::Man;
 
 use crate::app::experiment::BUILT_IN;
 use crate::cli::{Cli, CompletionsArgs, ManPagesArgs};
 use crate::error::{CliError, CommandResult};
 use crate::{output, suggestion};
+use page::ManualPage;
 
 const PROGRAM: &str = "nearfar";
 
@@ -28,40 +30,37 @@ pub fn man(args: &ManPagesArgs) -> CommandResult {
         write_all(dir, &pages)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let name = args.command.as_ref().map_or(PROGRAM.to_string(), |command| format!("{PROGRAM}-{command}"));
-    let requested = format!("{name}.1");
-    let page = pages.iter().find(|(file, _)| *file == requested).ok_or_else(|| {
-        let commands: Vec<&str> =
-            pages.iter().filter_map(|(file, _)| file.strip_prefix("nearfar-")?.strip_suffix(".1")).collect();
+    let command = args.command.join("-");
+    let name = if command.is_empty() { PROGRAM.to_string() } else { format!("{PROGRAM}-{command}") };
+    let page = pages.iter().find(|page| page.name == name).ok_or_else(|| {
+        let commands: Vec<&str> = pages.iter().filter_map(|page| page.name.strip_prefix("nearfar-")).collect();
         CliError::usage(format!("there is no manual page {name}")).hint(suggestion::hint(
-            args.command.as_deref().unwrap_or_default(),
+            &command,
             &commands,
             &format!("commands: {}", commands.join(", ")),
         ))
     })?;
-    output::print(&page.1)?;
+    output::print(&page.text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_all(dir: &Path, pages: &[(String, String)]) -> Result<(), CliError> {
+fn write_all(dir: &Path, pages: &[ManualPage]) -> Result<(), CliError> {
     let refused = |error: std::io::Error| CliError::failure(format!("cannot write to {}: {error}", dir.display()));
     files::create_dirs(dir).map_err(refused)?;
-    pages.iter().try_for_each(|(file, text)| output::write(&dir.join(file), text))
+    pages.iter().try_for_each(|page| output::write(&dir.join(page.file()), &page.text))
 }
 
-/// Returns the file name and the text of each page; the page of the program comes first.
-fn pages() -> Result<Vec<(String, String)>, CliError> {
+/// Returns the pages of the program and of all commands; that of the program is the first.
+fn pages() -> Result<Vec<ManualPage>, CliError> {
     let mut program = public(&Cli::command(), &|_, argument| argument).disable_help_subcommand(true);
     program.build();
-    let commands = program.get_subcommands().cloned();
-    std::iter::once(program.clone()).chain(commands).map(page).collect()
+    with_commands_below(&program).into_iter().map(page::render).collect()
 }
 
-fn page(command: Command) -> Result<(String, String), CliError> {
-    let page = Man::new(command).manual("Nearfar");
-    let mut bytes = Vec::new();
-    page.render(&mut bytes).map_err(CliError::failure)?;
-    Ok((page.get_filename(), String::from_utf8(bytes).map_err(CliError::failure)?))
+/// A command and all commands below it.
+fn with_commands_below(command: &Command) -> Vec<&Command> {
+    let below = command.get_subcommands().flat_map(with_commands_below);
+    std::iter::once(command).chain(below).collect()
 }
 
 /// Copies a command without hidden commands and arguments: the generators print those, and clap cannot remove them.
