@@ -52,7 +52,7 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
     let html = std::fs::read_to_string(page).expect("the file exists");
     for words in [
         "<h2>size python3</h2>",
-        "<h3>Answer</h3>",
+        "<h3 id=\"run-1-answer\">",
         "it uses ",
         "kernel swap",
         "class=\"curve warm l1\"",

@@ -29,9 +29,11 @@
     const focused = document.activeElement?.dataset?.focus;
     const caret = document.activeElement?.selectionStart;
     const down = window.scrollY;
-    for (const part of ["header", "main", "footer"]) {
-      const fresh = page.querySelector(part);
-      if (fresh) document.querySelector(part).replaceWith(document.adoptNode(fresh));
+    for (const part of ["header", ".contents", "main", "footer"]) {
+      const [old, fresh] = [document.querySelector(part), page.querySelector(part)];
+      // Replacing the contents would reset their scroll position, so equal contents stay.
+      const stays = part === ".contents" && old?.textContent === fresh?.textContent;
+      if (old && fresh && !stays) old.replaceWith(document.adoptNode(fresh));
     }
     document.title = page.title;
     standing.textContent = page.querySelector(".live .standing")?.textContent ?? standing.textContent;

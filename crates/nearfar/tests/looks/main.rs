@@ -1,4 +1,4 @@
-//! Checks of reports in Chromium, at phone and desktop width, light and dark, and printed: no network requests and no
+//! Checks of reports in Chromium, at phone, tablet and desktop width, light and dark, and printed: no network requests and no
 //! console messages, no horizontal scrolling, accessible names of images and tables, order of headings, text contrast,
 //! and folded parts on paper. Screenshots for visual inspection are in target/looks.
 
@@ -14,13 +14,23 @@ use browser::{Browser, Page, bytes};
 use serde_json::{Value, json};
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
-const WIDTHS: [u64; 2] = [390, 1280];
+const WIDTHS: [u64; 3] = [390, 768, 1280];
 const THEMES: [&str; 2] = ["light", "dark"];
 const HEIGHT: u64 = 800;
 /// Longer pages are cropped in screenshots.
 const SCREENSHOT_HEIGHT_MAX: u64 = 9_000;
 const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = true)";
 const FOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = false)";
+/// Whether the links of the contents are visible while folded, next to the page and still there at its end.
+const CONTENTS: &str = "(() => {
+    const [nav, main] = [document.querySelector('.contents'), document.querySelector('main')];
+    scrollTo(0, document.documentElement.scrollHeight);
+    const [inside, text] = [nav.getBoundingClientRect(), main.getBoundingClientRect()];
+    const shown = nav.querySelector('a').checkVisibility();
+    return { shown, adjacent: inside.right <= text.left && inside.top >= 0 && inside.bottom <= innerHeight };
+})()";
+/// Minimum width of the window for contents next to the page: 75rem.
+const CONTENTS_WIDTH_MIN: u64 = 1200;
 /// Folded parts that are invisible in print; the tools of the script may be.
 const HIDDEN_ON_PAPER: &str = "[...document.querySelectorAll('details > :not(summary, .tools)')]
     .filter(one => !one.checkVisibility()).map(one => one.outerHTML.slice(0, 80))";
@@ -130,6 +140,11 @@ fn check_report(name: &str, dir: &Path) -> Option<PathBuf> {
             let found = page_problems(&mut browser, &page, &file, width, theme);
             problems.extend(found.into_iter().map(|problem| format!("{view}: {problem}")));
             screenshot(&mut browser, &page, width, &output_dir().join(format!("{view}.png")));
+            let contents = browser.value(&page, CONTENTS);
+            let is_wide = width >= CONTENTS_WIDTH_MIN;
+            if contents != json!({ "shown": is_wide, "adjacent": is_wide }) {
+                problems.push(format!("{view}: the contents are misplaced: {contents}"));
+            }
         }
     }
     problems.extend(print_problems(&mut browser, &page, name));

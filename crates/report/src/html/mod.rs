@@ -1,6 +1,7 @@
 //! A report as one HTML file: it loads nothing, does not depend on the time or place of its creation, and reads the
 //! same without its script. All HTML of the workspace is generated here and in `templates`.
 
+mod contents;
 mod figure;
 mod http_pages;
 mod load;
@@ -35,6 +36,7 @@ use crate::style::clean;
 use crate::table::{
     EFFICIENCY, caption, comparison_grid, efficiency_grid, headnotes, index_caption, index_grid, index_notes, long_grid,
 };
+use contents::ContentsEntry;
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
@@ -111,19 +113,24 @@ pub fn render(page: &ReportPage) -> String {
         .map(|comparison| ComparedPart::new(&format!("By {}", comparison.by), comparison, limits.rows));
     let tables =
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
-    let report = ReportTemplate {
-        title: title(page),
-        simulated: stamps(page).any(|stamp| stamp.simulated),
-        smoke: stamps(page).any(|stamp| stamp.smoke),
-        parts: usize::from(page.survey.is_some()),
+    let main = MainTemplate {
         survey: page.survey.map(|survey| SurveyPart::new(survey, limits.rows)),
         runs,
         comparisons: compared.collect(),
         indices: page.indices.iter().map(|(name, table)| IndexPart::new(name, table, limits.rows)).collect(),
         tables: tables.collect(),
+        form: page.form.as_ref(),
+    };
+    let (body, contents) = contents::with_anchors(&main.render().expect("the template renders"));
+    let report = ReportTemplate {
+        title: title(page),
+        simulated: stamps(page).any(|stamp| stamp.simulated),
+        smoke: stamps(page).any(|stamp| stamp.smoke),
+        main: &main,
+        body,
+        contents,
         generated_by: clean(&page.generated_by),
         served: page.served.as_ref(),
-        form: page.form.as_ref(),
         style: STYLE,
         script: SCRIPT,
         live: LIVE_SCRIPT,
@@ -161,21 +168,36 @@ struct ReportTemplate<'a> {
     title: String,
     simulated: bool,
     smoke: bool,
-    /// Number of sections in addition to the lists.
-    parts: usize,
-    survey: Option<SurveyPart>,
-    runs: Vec<RunPart>,
-    comparisons: Vec<ComparedPart>,
-    indices: Vec<IndexPart>,
-    tables: Vec<ComparedPart>,
+    main: &'a MainTemplate<'a>,
+    /// The rendered `main`, whose headings are the targets of the contents.
+    body: String,
+    contents: Vec<ContentsEntry>,
     generated_by: String,
     served: Option<&'a ServedHeader>,
-    form: Option<&'a CompareForm>,
     style: &'static str,
     script: &'static str,
     live: &'static str,
     /// The Content-Security-Policy of a file.
     policy: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "report-main.html")]
+struct MainTemplate<'a> {
+    survey: Option<SurveyPart>,
+    runs: Vec<RunPart>,
+    comparisons: Vec<ComparedPart>,
+    indices: Vec<IndexPart>,
+    tables: Vec<ComparedPart>,
+    form: Option<&'a CompareForm>,
+}
+
+impl MainTemplate<'_> {
+    /// Whether the page begins with the first sentences of its runs: a single run has them below its title.
+    fn has_summary(&self) -> bool {
+        let others = self.comparisons.len() + self.indices.len() + self.tables.len();
+        !self.runs.is_empty() && self.runs.len() + others + usize::from(self.survey.is_some()) > 1
+    }
 }
 
 /// A comparison with its findings in sentences.

@@ -196,3 +196,28 @@ fn empty_report_is_a_valid_page() {
     let html = render(&ReportPage::default());
     assert!(html.starts_with("<!doctype html>") && html.trim_end().ends_with("</html>"));
 }
+
+/// The links of the contents are the headings of the page, in their order, and every link has a target.
+#[test]
+fn contents_link_to_every_section() {
+    let (run, table) = (run(), published());
+    let comparison = compare_table(&table, None).unwrap();
+    let tables = vec![TableSection { table: &table, comparison: &comparison }];
+    let html = render(&page(vec![section(&run), section(&run)], tables));
+    let (_, rest) = html.split_once("<nav class=\"contents\"").expect("the page has contents");
+    let (contents, main) = rest.split_once("</nav>").expect("they end");
+    let linked: Vec<&str> = texts(contents, "<a href=\"#");
+    let mut headings: Vec<&str> = texts(main, "<h");
+    headings.retain(|heading| !heading.is_empty());
+    assert!(linked.len() > 20, "{linked:?}");
+    assert_eq!(linked, headings);
+    for target in html.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert_eq!(html.matches(&format!(" id=\"{target}\"")).count(), 1, "{target}");
+    }
+}
+
+/// The texts of the elements whose tags begin like this.
+fn texts<'a>(html: &'a str, tag: &str) -> Vec<&'a str> {
+    let elements = html.split(tag).skip(1).filter_map(|rest| rest.split_once('>'));
+    elements.filter_map(|(_, text)| text.split('<').next()).map(str::trim).collect()
+}

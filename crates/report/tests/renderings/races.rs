@@ -260,7 +260,7 @@ fn page(run: &Run, answer: &PlaceResult) -> String {
 fn search_is_drawn_as_predictions_and_learning_curve() {
     let (run, answer) = (run(), searched());
     let html = page(&run, &answer);
-    let begin = html.find("<h3>The search</h3>").expect("there was a search");
+    let begin = html.find("<h3 id=\"run-1-the-search\">").expect("there was a search");
     let part = &html[begin..html[begin..].find("<table").map_or(html.len(), |end| begin + end)];
     assert_eq!(part.matches("<figure>").count(), 2, "{part}");
     // Two candidates that were run, besides the baseline, and three points of the curve.
@@ -312,8 +312,8 @@ fn pair_of_commands_has_lines_for_both() {
 fn race_is_rendered_as_html() {
     let (run, answer) = (run(), answer());
     let html = page(&run, &answer);
-    let begin = html.find("<h3>Answer</h3>").unwrap();
-    let end = html.find("<h3>Results</h3>").unwrap();
+    let begin = html.find("<h3 id=\"run-1-answer\">").unwrap();
+    let end = html.find("<h3 id=\"run-1-results\">").unwrap();
     assert_snapshot!("race_page", &html[begin..end]);
     assert!(html.contains("&lt;out of memory&gt;") || html.contains("&#60;out of memory&#62;"), "nothing breaks out");
     assert!(!html.contains("<out of memory>"));
