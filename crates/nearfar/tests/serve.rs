@@ -291,6 +291,44 @@ fn trials_of_another_process_are_sent_as_events() {
     assert!(!page.contains("data-events") && page.contains("all repetitions"), "an ended run has no events");
 }
 
+/// The sample of a metric, by its name and labels.
+fn sample(metrics: &Response, series: &str) -> Option<f64> {
+    let lines = metrics.body.lines().filter_map(|line| line.rsplit_once(' '));
+    lines.filter(|(name, _)| *name == series).map(|(_, value)| value.parse().expect("a number")).next()
+}
+
+#[test]
+fn metrics_count_runs_trials_and_the_progress_of_a_run() {
+    let fixture = Fixture::new();
+    let server = fixture.serve();
+    let empty = server.get("/metrics");
+    assert_eq!((empty.status, sample(&empty, "nearfar_stored_runs")), (200, Some(0.0)), "{empty:?}");
+    fixture.run(1, None);
+    fixture.run(2, Some(7));
+    let (metrics, run) = (server.get("/metrics"), fixture.latest());
+    assert_eq!(metrics.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let version = format!("nearfar_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(sample(&metrics, &version), Some(1.0), "{metrics:?}");
+    assert_eq!(sample(&metrics, "nearfar_stored_runs"), Some(2.0));
+    let verdicts = ["valid", "suspect", "invalid"].map(|verdict| {
+        sample(&metrics, &format!("nearfar_stored_trials{{verdict=\"{verdict}\"}}")).expect("every verdict")
+    });
+    // Twelve of the first run, and four of the second after the warm-up of three cells.
+    assert_eq!(verdicts.iter().sum::<f64>() as u32, 16, "{verdicts:?}");
+    let labels = format!("{{run=\"{run}\",experiment=\"small\",host=\"simulated ryzen5-2600.xml\"}}");
+    assert_eq!(sample(&metrics, &format!("nearfar_unfinished_run_trials{labels}")), Some(7.0), "{metrics:?}");
+    assert_eq!(sample(&metrics, &format!("nearfar_unfinished_run_planned_trials{labels}")), Some(15.0));
+    // The clock of the simulated machine.
+    let newest = sample(&metrics, "nearfar_newest_trial_timestamp_seconds").expect("there are trials");
+    assert!((1.7e9..1.71e9).contains(&newest), "{newest}");
+    for name in metrics.body.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()) {
+        assert!(metrics.body.contains(&format!("\n# TYPE {name} gauge\n")), "{name}");
+    }
+    fixture.run(2, None);
+    let ended = server.get("/metrics");
+    assert!(!ended.body.contains("nearfar_unfinished"), "{ended:?}");
+}
+
 #[test]
 fn requests_without_token_or_with_foreign_host_are_rejected() {
     let fixture = Fixture::new();
@@ -304,6 +342,7 @@ fn requests_without_token_or_with_foreign_host_are_rejected() {
     let cases = [
         (request("/", local), 401),
         (request("/no/such/page", local), 401),
+        (request("/metrics", local), 401),
         (request("/?token=", local), 401),
         (request(&format!("/?token={}", &token[1..]), local), 401),
         (request("/", &format!("{local}Authorization: Bearer {token}0\r\n")), 401),

@@ -46,6 +46,13 @@ impl Store {
         self.read(|connection| connection.one(sql, &[], extent))
     }
 
+    /// Returns the time at which the newest trial of all runs ended, in milliseconds since 1970. `None` if there is none.
+    pub fn newest_trial_unix_ms(&self) -> Result<Option<u64>, StoreError> {
+        let sql = "SELECT max(started_unix_ms + took_ns / 1000000) FROM trial";
+        let time: Option<i64> = self.read(|connection| connection.one(sql, &[], |row| row.get(0)))?;
+        Ok(time.and_then(|time| u64::try_from(time).ok()))
+    }
+
     pub fn progress(&self, run: &RunId) -> Result<Progress, StoreError> {
         self.read(|connection| progress(connection, find_id(connection, &self.path, run)?, run))
     }

@@ -7,6 +7,7 @@ mod access;
 mod address;
 mod events;
 mod listing;
+mod metrics;
 mod pages;
 mod request;
 mod response;

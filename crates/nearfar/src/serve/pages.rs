@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lab::history::History;
-use lab::progress::forecast;
 use model::analysis::finding::TrialNames;
 use model::hint::Hinted;
 use model::values::record::{RunId, RunSummary};
@@ -19,6 +17,7 @@ use store::{Store, StoreError};
 
 use super::events::Topic;
 use super::listing::{extent_id, extent_in_words, progress_id, progress_in_words};
+use super::metrics::{self, StoreMetrics};
 use super::request::RequestHead;
 use super::response::HttpResponse;
 use super::route::Route;
@@ -114,7 +113,11 @@ impl PageCache {
 
     fn try_respond(&self, route: &Route, head: &RequestHead) -> Result<PageReply, PageError> {
         if is_missing(&self.store) {
-            return Ok(PageReply::Reply(waiting_page(&self.store, route.is_json())));
+            let is_metrics = *route == Route::Metrics;
+            // Prometheus treats an error as a failure of the server.
+            let metrics = || HttpResponse::metrics(metrics::text(&StoreMetrics::default()).into());
+            let reply = if is_metrics { metrics() } else { waiting_page(&self.store, route.is_json()) };
+            return Ok(PageReply::Reply(reply));
         }
         let store = Store::open_to_read(&self.store)?;
         Ok(PageReply::Reply(match route {
@@ -151,6 +154,12 @@ impl PageCache {
             Route::Compare => {
                 let (state, key) = (extent_id(store.extent()?), format!("compare {:?}", head.query));
                 HttpResponse::page(self.page(&key, &state, |_| comparison_page(&store, head))?)
+            }
+            Route::Metrics => {
+                let state = extent_id(store.extent()?);
+                HttpResponse::metrics(
+                    self.page("metrics", &state, |_| Ok(metrics::text(&StoreMetrics::read(&store)?)))?,
+                )
             }
             Route::CompareJson => HttpResponse::json(
                 HttpStatus::Ok,
@@ -279,8 +288,7 @@ fn result(store: &Store, cache: &mut Cache, summary: &RunSummary) -> Result<Cach
     let loaded = LoadedRun::new(store, store.run(&summary.id.0)?, TrialNames::LeftOut, SuspectTrials::Kept)?;
     let unfinished = summary.ended.is_none();
     let answer = loaded.in_words().map(|answer| if unfinished { format!("so far: {answer}") } else { answer });
-    let trials = unfinished.then(|| store.trials(&summary.id)).transpose()?;
-    let expected = trials.map(|trials| forecast(&loaded.record.plan, &History::new(trials)).expected);
+    let expected = unfinished.then(|| metrics::planned_trials(store, &loaded.record)).transpose()?;
     let result = CachedResult { expected, answer };
     if cache.results.len() >= RESULTS_MAX {
         cache.results.clear();

@@ -31,6 +31,11 @@ impl HttpResponse {
         Self::new(status, "application/json", format!("{value:#}\n").into())
     }
 
+    /// Metrics in version 0.0.4 of Prometheus' text format.
+    pub fn metrics(body: Arc<str>) -> Self {
+        Self::new(HttpStatus::Ok, "text/plain; version=0.0.4; charset=utf-8", body)
+    }
+
     /// A redirect to another path of this server.
     pub fn redirect(to: &str) -> Self {
         let mut response = Self::new(HttpStatus::SeeOther, "text/plain; charset=utf-8", "".into());

@@ -18,6 +18,8 @@ pub enum Route {
     /// A comparison, or the form for one.
     Compare,
     CompareJson,
+    /// Metrics for Prometheus.
+    Metrics,
 }
 
 impl Route {
@@ -30,6 +32,7 @@ impl Route {
             ["events"] => Some(Self::Events),
             ["report"] => Some(Self::Report),
             ["compare"] => Some(Self::Compare),
+            ["metrics"] => Some(Self::Metrics),
             ["compare.json"] => Some(Self::CompareJson),
             ["runs", name] => {
                 let name = percent_decoded(name).filter(|name| !name.is_empty())?;
@@ -62,6 +65,8 @@ mod tests {
             ("/runs/ab12/events", Some(Route::RunEvents("ab12".into()))),
             ("/events", Some(Route::Events)),
             ("/compare", Some(Route::Compare)),
+            ("/metrics", Some(Route::Metrics)),
+            ("/metrics/", None),
             // No run has this name.
             ("/runs/..%2f..%2fetc%2fpasswd", Some(Route::Run("../../etc/passwd".into()))),
             ("/../../etc/passwd", None),

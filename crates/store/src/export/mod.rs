@@ -3,6 +3,7 @@
 
 mod columns;
 mod csv;
+mod families;
 mod hyperfine;
 mod json;
 mod openmetrics;
@@ -18,6 +19,7 @@ use model::values::record::RunId;
 
 use crate::{Store, StoreError, TrialColumns};
 
+pub use self::families::{MetricFamilies, label};
 #[cfg(feature = "s3")]
 pub use self::parquet::{Bucket, BucketError, UploadedRun, parquet_to_bucket};
 #[cfg(feature = "parquet")]

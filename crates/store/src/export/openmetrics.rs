@@ -2,25 +2,14 @@
 //! `node_exporter` also read. Names and units follow Prometheus' conventions: base units, the unit last. There are no
 //! time stamps, which the textfile collector rejects, and only gauges, the only fitting type of both formats.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
 use model::analysis::finding::{CellFinding, MetricFinding, RunFinding};
 use model::values::record::RunRecord;
 use model::values::workload::Better;
 
-/// A metric with its samples by their labels. Readers reject two samples with equal labels.
-#[derive(Default)]
-struct Family {
-    help: String,
-    unit: String,
-    samples: BTreeMap<String, f64>,
-}
-
-type Families = BTreeMap<String, Family>;
+use super::families::{MetricFamilies, label};
 
 pub(super) fn text(record: &RunRecord, finding: &RunFinding) -> String {
-    let mut families = Families::new();
+    let mut families = MetricFamilies::default();
     about(record, &mut families);
     for cell in &finding.cells {
         let labels = cell_labels(record, cell);
@@ -32,13 +21,13 @@ pub(super) fn text(record: &RunRecord, finding: &RunFinding) -> String {
         for (verdict, count) in verdicts {
             let help = "Measured trials by verdict; the placement of invalid trials was not verified.";
             let labels = format!("{labels},{}", label("verdict", verdict));
-            add(&mut families, "nearfar_trials", help, "", labels, f64::from(count));
+            families.add("nearfar_trials", help, "", labels, f64::from(count));
         }
     }
-    write(&families)
+    families.text() + "# EOF\n"
 }
 
-fn about(record: &RunRecord, families: &mut Families) {
+fn about(record: &RunRecord, families: &mut MetricFamilies) {
     let fact = |key: &str| record.machine.settings.get(key).unwrap_or_default();
     let labels = [
         label("experiment", &record.plan.experiment),
@@ -50,10 +39,10 @@ fn about(record: &RunRecord, families: &mut Families) {
         label("version", &record.program),
         label("smoke", &record.stamp().smoke.to_string()),
     ];
-    add(families, "nearfar_run_info", "The run that the other values are from.", "", labels.join(","), 1.0);
+    families.add("nearfar_run_info", "The run that the other values are from.", "", labels.join(","), 1.0);
     let started = record.started_unix_ms as f64 / 1000.0;
     let help = "Start time of the run in seconds since 1970.";
-    add(families, "nearfar_run_start_timestamp_seconds", help, "seconds", labels[0].clone(), started);
+    families.add("nearfar_run_start_timestamp_seconds", help, "seconds", labels[0].clone(), started);
 }
 
 fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
@@ -74,7 +63,7 @@ fn cell_labels(record: &RunRecord, cell: &CellFinding) -> String {
 }
 
 /// The median and the ends of its interval are separate metrics, because they must not be summed.
-fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: &mut Families) {
+fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: &mut MetricFamilies) {
     let (unit, factor) = base_unit(&metric.unit);
     let better = if metric.better == Better::Higher { "more" } else { "less" };
     let stem = format!("nearfar_{}_{}", plain(&cell.workload), plain(&metric.name));
@@ -87,30 +76,8 @@ fn measured(cell: &CellFinding, metric: &MetricFinding, labels: &str, families: 
         let Some(value) = value else { continue };
         let tail = if unit.is_empty() { String::new() } else { format!("_{unit}") };
         let help = format!("{} of workload {}, {kind}; {better} is better.", metric.name, cell.workload);
-        add(families, &format!("{stem}{suffix}{tail}"), &help, &unit, labels.to_string(), value * factor);
+        families.add(&format!("{stem}{suffix}{tail}"), &help, &unit, labels.to_string(), value * factor);
     }
-}
-
-fn add(families: &mut Families, name: &str, help: &str, unit: &str, labels: String, value: f64) {
-    let family = families.entry(name.into()).or_default();
-    family.help = help.into();
-    family.unit = unit.into();
-    family.samples.insert(labels, value);
-}
-
-fn write(families: &Families) -> String {
-    let mut out = String::new();
-    for (name, Family { help, unit, samples }) in families {
-        let help = escaped(help);
-        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} gauge\n"); // writing to a String cannot fail
-        if !unit.is_empty() {
-            let _ = writeln!(out, "# UNIT {name} {unit}");
-        }
-        for (labels, value) in samples {
-            let _ = writeln!(out, "{name}{{{labels}}} {value}");
-        }
-    }
-    out + "# EOF\n"
 }
 
 /// The Prometheus base unit for one of our units, as used in names, and the factor of the conversion.
@@ -153,14 +120,6 @@ fn plain(text: &str) -> String {
     let mapped: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
     mapped.trim_matches('_').into()
-}
-
-fn label(name: &str, value: &str) -> String {
-    format!("{name}=\"{}\"", escaped(value))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use model::hint::Hinted;
 use model::values::record::{EndReason, RunId, VerdictCounts};
 use model::values::trial::{Grade, Role};
+use model::values::units::Nanos;
 use store::{Store, StoreError, StoreVersion};
 
 use crate::fixtures;
@@ -15,12 +16,16 @@ fn changes_by_another_program_are_visible() {
     let run = fixtures::run("ab12", 1);
     writer.begin_run(&run).unwrap();
     let reader = Store::open_to_read(&path).unwrap();
+    assert_eq!(reader.newest_trial_unix_ms().unwrap(), None);
+    let mut newest = 0;
     let mut version = reader.data_version().unwrap();
     assert_eq!(reader.data_version().unwrap(), version, "nothing happened");
     let mut verdicts = VerdictCounts::default();
     for position in 0..30 {
-        let trial = fixtures::trial(&run, position, 2);
+        let mut trial = fixtures::trial(&run, position, 2);
+        trial.outcome.took = Nanos(5_000_000_000);
         writer.add_trial(&run.id, &trial).unwrap();
+        newest = newest.max(trial.outcome.started_unix_ms + trial.outcome.took.0 / 1_000_000);
         let now = reader.data_version().unwrap();
         assert_ne!(now, version, "trial {position} was stored");
         version = now;
@@ -37,6 +42,7 @@ fn changes_by_another_program_are_visible() {
     assert!(verdicts.valid > 0 && verdicts.valid < 30, "the fixtures differ: {verdicts:?}");
     assert_eq!(reader.runs().unwrap()[0].verdicts, verdicts);
     assert_eq!(reader.extent().unwrap(), StoreVersion { runs: 1, ended: 0, trials: 30, tables: 0 });
+    assert_eq!(reader.newest_trial_unix_ms().unwrap(), Some(newest));
     writer.end_run(&run.id, EndReason::Precise).unwrap();
     assert_eq!(reader.progress(&run.id).unwrap().ended, Some(EndReason::Precise));
     assert_eq!(reader.extent().unwrap().ended, 1);

@@ -29,6 +29,7 @@ fn table(figure: f64) -> ImportedTable {
 /// Everything that can be read of a store, in the exported format.
 fn content(store: &Store) -> String {
     let mut all = vec![format!("{:?}", store.runs().unwrap()), format!("{:?}", store.extent().unwrap())];
+    all.push(format!("{:?}", store.newest_trial_unix_ms().unwrap()));
     for summary in store.runs().unwrap() {
         let mut exported = Vec::new();
         export::json(store, &summary.id, &mut exported).unwrap();
