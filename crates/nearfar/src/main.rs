@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return mpi_launch::usage_error(&error, usage::explain(&error, &argv).as_ref()),
     };
+    output::set_color(cli.common.color);
     match execute(&cli) {
         Ok(status) => status,
         Err(error) => error.print(),

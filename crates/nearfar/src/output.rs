@@ -1,9 +1,12 @@
 //! Output of data to stdout or to a file, with the width and colours of the terminal.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
+use clap::ColorChoice;
 use files::NewFile;
 use report::TextStyle;
 
@@ -12,15 +15,23 @@ use crate::error::CliError;
 /// Width of tables if stdout is not a terminal: no table needs to be truncated.
 const WIDTH_WITHOUT_TERMINAL: usize = 160;
 
+/// The value of `--color`, which all text of the process has in common.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Sets the value of `--color`. The first call counts.
+pub fn set_color(choice: ColorChoice) {
+    COLOR.get_or_init(|| choice);
+}
+
 /// Returns the style of text on stdout.
 pub fn stdout_style() -> TextStyle {
-    TextStyle { width: width(), ascii: ascii(), colour: colours() }
+    TextStyle { width: width(), ascii: ascii(), colour: has_colours(std::io::stdout().is_terminal()) }
 }
 
 /// Returns the style of text on stderr.
 pub fn stderr_style() -> TextStyle {
     let width = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-    TextStyle { width, ascii: ascii(), colour: std::io::stderr().is_terminal() && colours_enabled() }
+    TextStyle { width, ascii: ascii(), colour: has_colours(std::io::stderr().is_terminal()) }
 }
 
 /// Returns the number of columns of stdout.
@@ -28,13 +39,21 @@ fn width() -> usize {
     terminal_size::terminal_size().map_or(WIDTH_WITHOUT_TERMINAL, |(width, _)| usize::from(width.0))
 }
 
-/// Whether text on stdout has colours: stdout is a terminal, and `NO_COLOR` is not set.
-fn colours() -> bool {
-    std::io::stdout().is_terminal() && colours_enabled()
+fn has_colours(is_terminal: bool) -> bool {
+    let choice = COLOR.get().copied().unwrap_or_default();
+    let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+    is_coloured(choice, is_terminal, no_color.as_deref(), term.as_deref())
 }
 
-fn colours_enabled() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+/// Whether text has colours, given the values of `--color`, `NO_COLOR` and `TERM`.
+fn is_coloured(choice: ColorChoice, is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+    match choice {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
+        }
+    }
 }
 
 /// Whether text must be ASCII.
@@ -126,5 +145,26 @@ impl Write for Stdout {
 fn end_at_closed_pipe(error: &std::io::Error) {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_depend_on_option_terminal_and_environment() {
+        let check = |choice, is_terminal, no_color: Option<&str>, term: Option<&str>, expected| {
+            let coloured = is_coloured(choice, is_terminal, no_color.map(OsStr::new), term.map(OsStr::new));
+            assert_eq!(coloured, expected, "{choice:?} {is_terminal} {no_color:?} {term:?}");
+        };
+        check(ColorChoice::Auto, true, None, Some("xterm"), true);
+        check(ColorChoice::Auto, true, None, None, true);
+        check(ColorChoice::Auto, true, Some(""), Some("xterm"), true);
+        check(ColorChoice::Auto, true, Some("1"), Some("xterm"), false);
+        check(ColorChoice::Auto, true, None, Some("dumb"), false);
+        check(ColorChoice::Auto, false, None, Some("xterm"), false);
+        check(ColorChoice::Always, false, Some("1"), Some("dumb"), true);
+        check(ColorChoice::Never, true, None, Some("xterm"), false);
     }
 }

@@ -173,3 +173,19 @@ fn terminal_escapes_of_words_and_files_do_not_reach_the_terminal() {
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{args:?}: {text:?}");
     }
 }
+
+#[test]
+fn color_option_applies_to_tables_help_and_errors() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
+    let has_escapes = |args: &[&str]| {
+        let output = nearfar(dir.path(), args);
+        [output.stdout, output.stderr].concat().contains(&0x1b)
+    };
+    let commands: [&[&str]; 3] = [&["placements", "--from", model], &["show", "--help"], &["show", "--nosuch=1"]];
+    for command in commands {
+        assert!(has_escapes(&[command, &["--color", "always"]].concat()), "{command:?}");
+        assert!(!has_escapes(&[command, &["--color=never"]].concat()), "{command:?}");
+        assert!(!has_escapes(command), "stdout is not a terminal: {command:?}");
+    }
+}

@@ -25,7 +25,7 @@ mod size;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use model::analysis::compare::FailRule;
 
 pub use bfs::BfsArgs;
@@ -68,6 +68,9 @@ pub struct GlobalArgs {
     /// Suppress progress messages
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// When to use colours; auto: in terminals, unless NO_COLOR is set or TERM is dumb
+    #[arg(long, alias = "colour", value_name = "WHEN", global = true, value_enum, default_value = "auto")]
+    pub color: ColorChoice,
     /// The arguments that determine the plan; see `replay_argv`.
     #[arg(skip)]
     pub argv: Vec<String>,

@@ -1,7 +1,7 @@
 //! The arguments that reproduce a plan, taken from the command line as typed.
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory, FromArgMatches, ValueEnum};
 
 use super::{Cli, help, ranges};
 
@@ -11,6 +11,7 @@ use super::{Cli, help, ranges};
 const OMITTED: &[&str] = &[
     "store",
     "quiet",
+    "color",
     "format",
     "output",
     "export_json",
@@ -44,12 +45,22 @@ impl Cli {
     pub fn from_argv<T: Into<std::ffi::OsString> + Clone>(
         argv: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let mut command = help::apply(ranges::apply(Self::command()));
+        let argv: Vec<std::ffi::OsString> = argv.into_iter().map(Into::into).collect();
+        let mut command = help::apply(ranges::apply(Self::command())).color(typed_color(&argv));
         let matches = command.try_get_matches_from_mut(argv)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         cli.common.argv = replay_argv(&command, &matches);
         Ok(cli)
     }
+}
+
+/// Returns the value of `--color`, which also applies to help and to errors of the parser.
+fn typed_color(argv: &[std::ffi::OsString]) -> ColorChoice {
+    let words: Vec<&str> = argv.iter().take_while(|word| *word != "--").filter_map(|word| word.to_str()).collect();
+    let following = words.windows(2).filter(|pair| pair[0] == "--color").map(|pair| pair[1]);
+    let joined = words.iter().filter_map(|word| word.strip_prefix("--color="));
+    let value = following.chain(joined).next();
+    value.and_then(|value| ColorChoice::from_str(value, false).ok()).unwrap_or_default()
 }
 
 /// Returns the subcommand and its arguments that determine the plan, in typed order and canonical spelling.
