@@ -20,6 +20,7 @@ mod requests;
 mod run_output;
 mod serve;
 mod suggestion;
+mod trial_details;
 mod usage;
 
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Err(error) => return mpi_launch::usage_error(&error, usage::explain(&error, &argv).as_ref()),
     };
     output::set_color(cli.common.color);
+    message::set_verbose(cli.common.verbose);
     match execute(&cli) {
         Ok(status) => status,
         Err(error) => error.print(),

@@ -3,10 +3,27 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Prints a message and a newline on stderr, like the one of the standard library, but never panics.
 macro_rules! message {
     ($($argument:tt)*) => { $crate::message::print(format_args!($($argument)*)) };
+}
+
+/// Prints a message of `--verbose`; its arguments are evaluated only then.
+macro_rules! detail {
+    ($($argument:tt)*) => { if $crate::message::is_verbose() { $crate::message::print(format_args!($($argument)*)) } };
+}
+
+/// The value of `--verbose`, which all messages of the process have in common.
+static VERBOSE: AtomicBool = AtomicBool::new(false);
+
+pub fn set_verbose(is_verbose: bool) {
+    VERBOSE.store(is_verbose, Ordering::Relaxed);
+}
+
+pub fn is_verbose() -> bool {
+    VERBOSE.load(Ordering::Relaxed)
 }
 
 /// Prints a message on stderr. Control characters are replaced, because texts of files, of other machines and of

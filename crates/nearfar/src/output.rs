@@ -110,7 +110,9 @@ pub fn write_streamed(
     }
     let new = NewFile::create(&target).map_err(write_error)?;
     buffered(new.file(), path, stream)?;
-    new.replace().map_err(write_error)
+    new.replace().map_err(write_error)?;
+    detail!("wrote {}", path.display());
+    Ok(())
 }
 
 fn buffered(

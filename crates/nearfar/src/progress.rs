@@ -12,7 +12,7 @@ use model::values::record::{RunRecord, TrialRecord};
 use model::values::trial::{Grade, Role};
 
 use crate::message::visible;
-use crate::output;
+use crate::{message, output, trial_details};
 
 /// Minimum interval between plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
@@ -31,7 +31,8 @@ pub struct Progress<'a> {
 impl<'a> Progress<'a> {
     pub fn new(record: &'a RunRecord, quiet: bool) -> Self {
         let mut progress = Self { record, bar: None, ranking: Vec::new(), last_line: None, quiet };
-        if !quiet && std::io::stderr().is_terminal() {
+        // Lines of `--verbose` would disturb a bar.
+        if !quiet && !message::is_verbose() && std::io::stderr().is_terminal() {
             progress.draw();
         }
         progress
@@ -61,6 +62,9 @@ impl<'a> Progress<'a> {
                 };
                 let now = format!("{role}{} @ {}", cell.test, cell.placement.name);
                 self.bar(*forecast, &format!("{now}, {}", remaining(*forecast)));
+                if message::is_verbose() {
+                    trial_details::lines(self.record, trial).iter().for_each(|line| message!("{line}"));
+                }
             }
             RunEvent::Stored { record, forecast } => self.stored(record, *forecast),
             RunEvent::BlockCompleted { race } => self.raced(race),

@@ -189,3 +189,19 @@ fn color_option_applies_to_tables_help_and_errors() {
         assert!(!has_escapes(command), "stdout is not a terminal: {command:?}");
     }
 }
+
+#[test]
+fn verbose_names_files_trials_and_command_lines() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let stderr = |args: &[&str]| String::from_utf8(nearfar(dir.path(), args).stderr).expect("messages are text");
+    let command = ["measure", "command", "-r", "1", "--placement", "one-core", "--", "echo", "a b"];
+    let measured = stderr(&[&["-v"], &command[..]].concat());
+    let threads = ": command @ one-core, threads: 1, CPUs: ";
+    for part in ["results file: ", threads, "\n  command: echo 'a b'\n"] {
+        assert!(measured.contains(part), "{part}: {measured}");
+        assert!(!stderr(&command).contains(part), "{part} without --verbose");
+    }
+    assert!(stderr(&["run", "quick", "--dry-run", "-v"]).contains("experiment: quick, built in\n"));
+    assert!(stderr(&["report", "-v", "-o", "a.html"]).contains("wrote a.html\n"));
+    assert_eq!(nearfar(dir.path(), &["show", "-qv"]).status.code(), Some(2));
+}

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 
 use model::values::id_set::CpuSet;
 use model::values::placement::Placement;
+use model::values::shell::quote_argv;
 use model::values::units::Nanos;
 use workloads::{CpuTimes, Runner, TrialContext};
 
@@ -32,6 +33,7 @@ pub fn exec(command: &[String], shell: bool, placement: &Placement) -> CliError 
     if let Err(error) = machine::affinity::set_memory_policy(&placement.memory) {
         return CliError::with(CliStatus::NotPermitted, error);
     }
+    detail!("running {} on CPUs {}", quote_argv(&argv), placement.cpus());
     let error = std::process::Command::new(&argv[0]).args(&argv[1..]).exec();
     CliError::failure(format!("cannot run '{}': {error}", argv[0]))
 }

@@ -79,6 +79,7 @@ fn read_named(name: &str) -> Result<Experiment, CliError> {
 pub fn text(name: &str) -> Result<(String, String), CliError> {
     let built_in = BUILT_IN.iter().find(|(file, _)| Path::new(file).file_stem().is_some_and(|stem| stem == name));
     if let Some((file, text)) = built_in {
+        detail!("experiment: {name}, built in");
         return Ok(((*file).into(), (*text).into()));
     }
     let text = read_limited(Path::new(name)).map_err(|error| {
@@ -86,6 +87,7 @@ pub fn text(name: &str) -> Result<(String, String), CliError> {
         let list = format!("built in: {}; or use the path of a TOML file", names.join(", "));
         CliError::usage(format!("cannot read experiment '{name}': {error}")).hint(hint(name, &names, &list))
     })?;
+    detail!("experiment: file {name}");
     Ok((name.into(), text))
 }
 

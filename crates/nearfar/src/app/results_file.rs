@@ -1,11 +1,15 @@
 //! The results file, or the server that stores results.
 
 use std::path::PathBuf;
+use std::sync::Once;
 
 use model::values::record::RunSummary;
 use store::Store;
 
 use crate::error::{CliError, CliStatus};
+
+/// `--verbose` names the file once, although several steps of a command open it.
+static NAMED: Once = Once::new();
 
 /// The selected file or server; without a selection, nearfar/results.db in the XDG data directory.
 #[derive(Clone)]
@@ -44,14 +48,22 @@ impl ResultsFile {
 
     /// Opens or creates the file.
     pub fn open(&self) -> Result<Store, CliError> {
-        Store::open(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Failure))
+        Store::open(&self.used_path()?).map_err(|error| CliError::store(&error, CliStatus::Failure))
     }
 
     /// Opens the file, which must exist, to read it. A file that the user names may be of unknown origin and is not
     /// changed; the default one is migrated.
     pub fn open_existing(&self) -> Result<Store, CliError> {
         let open = if self.0.is_some() { Store::open_unchanged } else { Store::open_existing };
-        open(&self.path()?).map_err(|error| CliError::store(&error, CliStatus::Usage))
+        open(&self.used_path()?).map_err(|error| CliError::store(&error, CliStatus::Usage))
+    }
+
+    /// Returns the path, and names it with `--verbose`.
+    fn used_path(&self) -> Result<PathBuf, CliError> {
+        let path = self.path()?;
+        // The address of a server is displayed without its password.
+        NAMED.call_once(|| detail!("results file: {}", store::displayed(&path).display()));
+        Ok(path)
     }
 }
 

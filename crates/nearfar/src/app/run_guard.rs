@@ -226,6 +226,7 @@ fn tune(request: &GuardRequest, site: &SettingsRoot) -> Result<Option<AppliedSet
         return Ok(None);
     }
     restore_pending(site, quiet)?;
+    detail!("undo journal: {}", site.state.display());
     let mut changed = AppliedSettings::begin(site).map_err(|error| failure(&error))?;
     let settings = request.quieten.as_deref().unwrap_or_default();
     let outcomes = apply(&mut changed, settings).map_err(|error| failure(&error))?;

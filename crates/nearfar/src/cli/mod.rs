@@ -68,6 +68,9 @@ pub struct GlobalArgs {
     /// Suppress progress messages
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Print which files are used and what each trial runs
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    pub verbose: bool,
     /// When to use colours; auto: in terminals, unless NO_COLOR is set or TERM is dumb
     #[arg(long, alias = "colour", value_name = "WHEN", global = true, value_enum, default_value = "auto")]
     pub color: ColorChoice,

@@ -11,6 +11,7 @@ use super::{Cli, help, ranges};
 const OMITTED: &[&str] = &[
     "store",
     "quiet",
+    "verbose",
     "color",
     "format",
     "output",

@@ -15,6 +15,7 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     // The settings of a run in progress must not be restored.
     let _lock = lock_now()?;
     let site = site(args.settings_root.as_deref());
+    detail!("undo journal: {}", site.state.display());
     if args.dry_run {
         print(&undo::preview(&site, args.force).map_err(|error| failure(&error))?, args.format)?;
         return Ok(ExitCode::SUCCESS);

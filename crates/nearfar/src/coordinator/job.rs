@@ -62,6 +62,8 @@ fn refuse(run: &RunArgs, words: &[String]) -> Result<(), CliError> {
             "--quiet",
             "nodes always report their progress; set --quiet before the -- to hide it",
         ),
+        (given("--verbose") || given("-v"), "--verbose", "nodes report their progress only"),
+        (given("--color"), "--color", "nodes print nothing; set --color before the --"),
     ];
     match refused.iter().find(|(is_given, ..)| *is_given) {
         Some((_, flag, hint)) => Err(CliError::usage(format!("node options: {flag} is not supported")).hint(hint)),

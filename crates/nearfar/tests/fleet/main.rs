@@ -391,6 +391,8 @@ fn usage_errors_are_reported_before_a_node_is_contacted() {
         (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "cannot read experiment 'nosuch'"),
         (&["run", "quick", "--on", "ssh:a", "--", "--smok"], "node options: unexpected argument '--smok'"),
+        (&["run", "quick", "--on", "ssh:a", "--", "-v"], "node options: --verbose is not supported"),
+        (&["run", "quick", "--on", "ssh:a", "--", "--color=never"], "node options: --color is not supported"),
         (&["run", "quick", "--on", "ssh:a", "--", "--set", "nosuch=1"], "--set: "),
         (
             &["run", "quick", "--on", "ssh:a", "--", "--fresh"],
