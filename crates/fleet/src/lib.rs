@@ -9,6 +9,8 @@
 mod child;
 mod engine;
 mod error;
+mod host_list;
+mod host_pattern;
 pub mod kubernetes;
 mod launcher;
 mod name;
@@ -25,6 +27,7 @@ mod ssh;
 pub use child::ChildExit;
 pub use engine::{Engine, FleetJob, Manifest, Reply};
 pub use error::{NodeError, NodeErrorKind, PerNode, plain};
+pub use host_list::HostList;
 pub use launcher::{Launcher, QueueState, Scheduler};
 pub use name::{JobName, NODES_MAX, NodeName, NodeSelector};
 pub use node_engine::{FollowOptions, JobCopy, NodeCopies, NodeEngine, NodeEvent, NodeJobs};

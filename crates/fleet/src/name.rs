@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::HostList;
 use crate::kubernetes::Selection;
 
 /// Maximum number of nodes of a coordinator, which needs a process and a connection for each.
@@ -26,7 +27,7 @@ pub struct JobName(String);
 /// The engine and its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeSelector {
-    Ssh(Vec<NodeName>),
+    Ssh(HostList),
     /// All nodes of a Slurm partition; `None` is the default partition.
     Slurm(Option<JobName>),
     Kubernetes(Selection),
@@ -90,21 +91,14 @@ impl NodeSelector {
                 ));
             }
         };
-        let nodes: Vec<NodeName> = hosts.split(',').map(NodeName::parse).collect::<Result<_, _>>()?;
-        if let Some(twice) = nodes.iter().enumerate().find(|(index, node)| nodes[..*index].contains(node)) {
-            return Err(format!("node {} is named twice", twice.1));
-        }
-        if nodes.len() > NODES_MAX {
-            return Err(format!("{} nodes exceed the maximum of {NODES_MAX} for one coordinator", nodes.len()));
-        }
-        Ok(Self::Ssh(nodes))
+        HostList::parse(hosts).map(Self::Ssh)
     }
 }
 
 impl fmt::Display for NodeSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ssh(nodes) => write!(f, "ssh:{}", nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(",")),
+            Self::Ssh(hosts) => write!(f, "ssh:{hosts}"),
             Self::Slurm(None) => f.write_str("slurm"),
             Self::Slurm(Some(partition)) => write!(f, "slurm:{partition}"),
             Self::Kubernetes(Selection::All) => f.write_str("kubernetes"),
@@ -174,12 +168,10 @@ mod tests {
 
     #[test]
     fn node_selectors_are_parsed() {
-        let nodes =
-            |names: &[&str]| NodeSelector::Ssh(names.iter().map(|name| NodeName::parse(name).unwrap()).collect());
-        assert_eq!(NodeSelector::parse("ssh:a"), Ok(nodes(&["a"])));
-        assert_eq!(NodeSelector::parse("ssh:a,b@c,d"), Ok(nodes(&["a", "b@c", "d"])));
+        let Ok(NodeSelector::Ssh(hosts)) = NodeSelector::parse("ssh:a,b@c[1-2]") else { panic!("not hosts") };
+        assert_eq!(hosts.nodes().iter().map(NodeName::as_str).collect::<Vec<_>>(), ["a", "b@c1", "b@c2"]);
         assert_eq!(NodeSelector::parse("slurm"), Ok(NodeSelector::Slurm(None)));
-        for text in ["slurm:all", "kubernetes", "kubernetes:a,b", "kubernetes:disk=nvme"] {
+        for text in ["ssh:a,b@c[1-2]", "slurm:all", "kubernetes", "kubernetes:a,b", "kubernetes:disk=nvme"] {
             assert_eq!(NodeSelector::parse(text).map(|on| on.to_string()), Ok(text.into()));
         }
         for (bad, expected) in [
@@ -197,8 +189,6 @@ mod tests {
             let message = NodeSelector::parse(bad).unwrap_err();
             assert!(message.contains(expected), "{bad}: {message}");
         }
-        let many: Vec<String> = (0..=NODES_MAX).map(|number| format!("n{number}")).collect();
-        assert!(NodeSelector::parse(&format!("ssh:{}", many.join(","))).unwrap_err().contains("1001 nodes exceed"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use model::values::trial::short_hash;
 
+use crate::host_list::{HostListError, expand};
 use crate::{NODES_MAX, NodeName};
 
 /// Maximum length of a label's value, and so of a Job's name, which becomes one.
@@ -49,22 +50,18 @@ pub struct Toleration {
 pub struct Image(pub String);
 
 impl Selection {
-    /// Parses the text after `kubernetes:`: names of nodes, or labels `KEY=VALUE`.
+    /// Parses the text after `kubernetes:`: a list of nodes, or labels `KEY=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split(',').collect();
         if words.iter().any(|word| word.contains('=')) {
             return words.into_iter().map(NodeLabel::parse).collect::<Result<_, _>>().map(Self::Labelled);
         }
-        let nodes: Vec<NodeName> = words.into_iter().map(node).collect::<Result<_, _>>()?;
-        if let Some((_, twice)) = nodes.iter().enumerate().find(|(index, node)| nodes[..*index].contains(node)) {
-            return Err(format!("node {twice} is named twice"));
-        }
-        if nodes.len() > NODES_MAX {
-            return Err(format!(
-                "{} nodes exceed the maximum of {NODES_MAX} for one manifest; select any number by a common label with kubernetes:KEY=VALUE",
-                nodes.len()
-            ));
-        }
+        let nodes = expand(text, node).map_err(|error| match error {
+            HostListError::TooMany(entry) => format!(
+                "too many nodes at '{entry}': the maximum for one manifest is {NODES_MAX}; select any number by a common label with kubernetes:KEY=VALUE"
+            ),
+            HostListError::Invalid(message) => message,
+        })?;
         Ok(Self::Named(nodes))
     }
 }
@@ -228,6 +225,7 @@ mod tests {
             assert_eq!(read, expected, "{text}");
             assert_eq!(read.to_string(), text);
         }
+        assert_eq!(Selection::parse("a,b-[09-10]"), Ok(named(&["a", "b-09", "b-10"])));
     }
 
     /// `kubectl` would reject the same texts.
@@ -246,7 +244,7 @@ mod tests {
             ("a..b", "invalid Kubernetes node name '"),
             (&long, "invalid Kubernetes node name '"),
             ("a,b,a", "node a is named twice"),
-            (&many, "1001 nodes exceed the maximum of 1000 for one manifest"),
+            (&many, "too many nodes at 'n1000': the maximum for one manifest is 1000"),
             ("a,b=c", "invalid label 'a': use KEY=VALUE; nodes and labels cannot be combined"),
             ("=b", "use a key of"),
             ("-a=b", "use a key of"),

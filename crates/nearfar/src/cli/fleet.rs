@@ -31,7 +31,8 @@ pub enum FleetCommand {
 /// The nodes, and how to connect to them.
 #[derive(Args, Debug)]
 pub struct NodeArgs {
-    /// Engine and nodes: ssh hosts, all nodes of a Slurm partition, or Kubernetes nodes by name, by label or all
+    /// Engine and nodes: ssh hosts, all nodes of a Slurm partition, or Kubernetes nodes by name, by label or all; names
+    /// may have ranges, as in node-[01-12,20]
     #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = NodeSelector::parse)]
     pub on: NodeSelector,
     /// Program on the nodes: a name in PATH of a non-interactive shell, or a path; relative to the home directory

@@ -43,9 +43,9 @@ pub fn engine(args: &EngineArgs) -> Result<Box<dyn Engine>, CliError> {
     let NodeArgs { on, program, ssh_options } = args.nodes;
     let program = program.clone();
     match on {
-        NodeSelector::Ssh(nodes) => {
+        NodeSelector::Ssh(hosts) => {
             refuse_manifest(args)?;
-            Ok(Box::new(NodeEngine::new(Ssh { options: ssh_options.clone(), program }, nodes.clone())))
+            Ok(Box::new(NodeEngine::new(Ssh { options: ssh_options.clone(), program }, hosts.nodes().to_vec())))
         }
         NodeSelector::Slurm(partition) => {
             refuse_manifest(args)?;

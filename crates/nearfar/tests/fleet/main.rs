@@ -364,6 +364,23 @@ fn errors_of_a_node_are_passed_on() {
     assert!(!pwned(nodes.dir.path()) && !std::env::home_dir().is_some_and(|home| pwned(&home)));
 }
 
+#[test]
+fn host_list_selects_its_nodes() {
+    let Some(nodes) = nodes::start(&["node-08", "node-09", "node-10"], "host lists over ssh") else { return };
+    let listed = |list: &str| {
+        let status = json(nodes.fleet("status", list, &["--format", "json"]), 0);
+        let names = status["nodes"].as_array().expect("nodes is a list").iter().map(|node| node["node"].clone());
+        names.map(|name| name.as_str().expect("names are text").to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("node-[08-10]"), ["node-08", "node-09", "node-10"]);
+    assert_eq!(listed("node-10,node-[08,09]"), ["node-10", "node-08", "node-09"]);
+    let run = ["quick", "--name=x", "--quiet", "--", "--sim=pu:2:1", "--budget=1s"];
+    assert!(output(nodes.fleet("run", "node-[08-09]", &run)).status.success());
+    let run = ["quick", "--name=x", "--", "--sim=pu:2:1", "--budget=1s"];
+    let again = output(nodes.fleet("run", "node-[08-09]", &run));
+    assert!(text(&again.stderr).contains("collect '--on=ssh:node-[08-09]'"), "{}", text(&again.stderr));
+}
+
 /// Both nodes simulate the same machine with the same seed and start time.
 #[test]
 fn identical_machines_have_separate_runs() {
@@ -387,6 +404,9 @@ fn usage_errors_are_reported_before_a_node_is_contacted() {
         (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a;touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
+        (&["run", "quick", "--on", "ssh:n[1-2"], "invalid host list 'n[1-2': a [ is not closed"),
+        (&["run", "quick", "--on", "ssh:n[1-4000000000]m[1-4000000000]"], "the maximum for one coordinator is 1000"),
+        (&["collect", "--on", "kubernetes:n[1-4000000000]"], "the maximum for one manifest is 1000"),
         (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
         (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
         (&["run", "nosuch", "--on", "ssh:a"], "cannot read experiment 'nosuch'"),
