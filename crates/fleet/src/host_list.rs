@@ -1,10 +1,15 @@
-//! Reads lists of hosts: names and patterns. Must not check whether the hosts exist.
+//! Reads lists of hosts: names and patterns on the command line or in a file. Must not check whether the hosts exist.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 
 use crate::host_pattern::{HostPattern, entries};
 use crate::{NODES_MAX, NodeName};
+
+/// Maximum length of a host file. The longest names of [`NODES_MAX`] hosts have 200 kB; comments take the rest.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Hosts, and the list that the user gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,9 +30,12 @@ pub enum HostListError {
 }
 
 impl HostList {
-    /// Parses a list such as `a,node-[01-12]`.
+    /// Parses a list such as `a,node-[01-12]`, or reads the file of `@FILE`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let nodes = expand(text, NodeName::parse).map_err(|error| error.to_string())?;
+        let nodes = match text.strip_prefix('@') {
+            Some(path) => read(path)?,
+            None => expand(text, host).map_err(|error| error.to_string())?,
+        };
         Ok(Self { text: text.into(), nodes })
     }
 
@@ -44,22 +52,70 @@ impl fmt::Display for HostList {
 
 /// Returns the hosts of a list. `parse` checks each name.
 pub fn expand(list: &str, parse: fn(&str) -> Result<NodeName, String>) -> Result<Vec<NodeName>, HostListError> {
-    let (mut nodes, mut seen) = (Vec::new(), BTreeSet::new());
-    for entry in entries(list) {
-        let pattern = HostPattern::parse(entry).map_err(HostListError::Invalid)?;
-        // Counted first, because a short text can name more hosts than fit into memory.
-        if pattern.count().saturating_add(nodes.len() as u64) > NODES_MAX as u64 {
-            return Err(HostListError::TooMany(entry.escape_debug().to_string()));
-        }
-        for name in pattern.names() {
-            let node = parse(&name).map_err(HostListError::Invalid)?;
-            if !seen.insert(node.clone()) {
-                return Err(HostListError::Invalid(format!("node {node} is named twice")));
+    let mut hosts = Hosts { nodes: Vec::new(), seen: BTreeSet::new(), parse };
+    hosts.add(list)?;
+    Ok(hosts.nodes)
+}
+
+/// The hosts of several lists.
+struct Hosts {
+    nodes: Vec<NodeName>,
+    seen: BTreeSet<NodeName>,
+    parse: fn(&str) -> Result<NodeName, String>,
+}
+
+impl Hosts {
+    fn add(&mut self, list: &str) -> Result<(), HostListError> {
+        for entry in entries(list) {
+            let pattern = HostPattern::parse(entry).map_err(HostListError::Invalid)?;
+            // Counted first, because a short text can name more hosts than fit into memory.
+            if pattern.count().saturating_add(self.nodes.len() as u64) > NODES_MAX as u64 {
+                return Err(HostListError::TooMany(entry.escape_debug().to_string()));
             }
-            nodes.push(node);
+            for name in pattern.names() {
+                let node = (self.parse)(&name).map_err(HostListError::Invalid)?;
+                if !self.seen.insert(node.clone()) {
+                    return Err(HostListError::Invalid(format!("node {node} is named twice")));
+                }
+                self.nodes.push(node);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn host(name: &str) -> Result<NodeName, String> {
+    if name.starts_with('@') {
+        let name = name.escape_debug();
+        return Err(format!("invalid host '{name}': @FILE cannot be combined with other hosts"));
+    }
+    NodeName::parse(name)
+}
+
+/// Reads the hosts of a file: a list in each line, with comments after `#`.
+fn read(path: &str) -> Result<Vec<NodeName>, String> {
+    let shown = path.escape_debug();
+    let text = text_of(path).map_err(|error| format!("cannot read host file '{shown}': {error}"))?;
+    let mut hosts = Hosts { nodes: Vec::new(), seen: BTreeSet::new(), parse: host };
+    for (line, number) in text.lines().zip(1..) {
+        let list = line.split('#').next().unwrap_or_default().trim();
+        if !list.is_empty() {
+            hosts.add(list).map_err(|error| format!("{shown}:{number}: {error}"))?;
         }
     }
-    Ok(nodes)
+    if hosts.nodes.is_empty() {
+        return Err(format!("host file '{shown}' contains no host"));
+    }
+    Ok(hosts.nodes)
+}
+
+fn text_of(path: &str) -> io::Result<String> {
+    let mut text = String::new();
+    let bytes = File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if bytes as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ fn checked(kind: &str, text: &str, is_allowed: impl Fn(char) -> bool, allowed: &
 }
 
 impl NodeSelector {
-    /// Parses `ssh:HOST,HOST`, `slurm[:PARTITION]`, `kubernetes[:NODE,NODE]` or `kubernetes:LABEL=VALUE`.
+    /// Parses `ssh:HOST,HOST`, `ssh:@FILE`, `slurm[:PARTITION]`, `kubernetes[:NODE,NODE]` or `kubernetes:LABEL=VALUE`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hosts = match text.split_once(':') {
             None if text == "slurm" => return Ok(Self::Slurm(None)),
@@ -87,7 +87,7 @@ impl NodeSelector {
             _ => {
                 let text = text.escape_debug();
                 return Err(format!(
-                    "no engine in '{text}': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:NODE,NODE"
+                    "no engine in '{text}': use ssh:HOST,HOST, ssh:@FILE, slurm:PARTITION or kubernetes:NODE,NODE"
                 ));
             }
         };

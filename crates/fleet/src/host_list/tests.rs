@@ -1,4 +1,4 @@
-//! Lists of hosts, valid and invalid, and texts that would expand to more hosts than fit into memory.
+//! Lists and files of hosts, valid and invalid, and texts that would expand to more hosts than fit into memory.
 
 use proptest::prelude::*;
 
@@ -22,6 +22,7 @@ fn lists_expand_to_distinct_hosts_in_their_order() {
         ("n[1-3],n2", "node n2 is named twice"),
         ("n[1-3,2]", "node n2 is named twice"),
         ("n[1-2", "invalid host list 'n[1-2'"),
+        ("a,@hosts", "invalid host '@hosts': @FILE cannot be combined"),
     ] {
         let error = HostList::parse(text).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
@@ -43,6 +44,35 @@ fn huge_lists_are_refused_without_expanding_them() {
         let error = HostList::parse(text).unwrap_err();
         assert_eq!(error, format!("too many nodes at '{entry}': the maximum for one coordinator is 1000"));
     }
+}
+
+#[test]
+fn host_files_have_a_list_in_each_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hosts").display().to_string();
+    let read = |text: &[u8]| {
+        std::fs::write(&path, text).unwrap();
+        HostList::parse(&format!("@{path}"))
+    };
+    let list = read(b"# rack 1\nnode-[1-2]\r\n\n  alice@c,d # the new ones\n#e\n").unwrap();
+    assert_eq!(names(&list), "node-1 node-2 alice@c d");
+    assert_eq!(list.to_string(), format!("@{path}"));
+    let too_large = vec![b'\n'; FILE_BYTES_MAX as usize + 1];
+    for (text, expected) in [
+        (&b"a\n\nb c\n"[..], format!("{path}:3: invalid node name 'b c'")),
+        (b"a\nn[1-2\n", format!("{path}:2: invalid host list 'n[1-2'")),
+        (b"n[1-3]\n# x\nn2\n", format!("{path}:3: node n2 is named twice")),
+        (b"n[1-900]\nm[1-101]\n", format!("{path}:2: too many nodes at 'm[1-101]'")),
+        (b"@other\n", format!("{path}:1: invalid host '@other'")),
+        (b"# nothing\n\n", format!("host file '{path}' contains no host")),
+        (b"\xff\n", format!("cannot read host file '{path}': ")),
+        (&too_large, format!("cannot read host file '{path}': it is larger than 1 MiB")),
+    ] {
+        let error = read(text).unwrap_err();
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    let error = HostList::parse("@/no/such\nfile").unwrap_err();
+    assert!(error.starts_with(r"cannot read host file '/no/such\nfile': No such file"), "{error}");
 }
 
 proptest! {

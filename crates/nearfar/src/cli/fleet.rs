@@ -31,9 +31,9 @@ pub enum FleetCommand {
 /// The nodes, and how to connect to them.
 #[derive(Args, Debug)]
 pub struct NodeArgs {
-    /// Engine and nodes: ssh hosts, all nodes of a Slurm partition, or Kubernetes nodes by name, by label or all; names
-    /// may have ranges, as in node-[01-12,20]
-    #[arg(long, value_name = "ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = NodeSelector::parse)]
+    /// Engine and nodes: ssh hosts, listed or in a file, all nodes of a Slurm partition, or Kubernetes nodes by name, by
+    /// label or all; names may have ranges, as in node-[01-12,20]
+    #[arg(long, value_name = "ssh:HOST,...|ssh:@FILE|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]", value_parser = NodeSelector::parse)]
     pub on: NodeSelector,
     /// Program on the nodes: a name in PATH of a non-interactive shell, or a path; relative to the home directory
     #[arg(long, value_name = "PATH", default_value = "nearfar")]

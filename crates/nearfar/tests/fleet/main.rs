@@ -365,7 +365,7 @@ fn errors_of_a_node_are_passed_on() {
 }
 
 #[test]
-fn host_list_selects_its_nodes() {
+fn host_lists_and_files_select_their_nodes() {
     let Some(nodes) = nodes::start(&["node-08", "node-09", "node-10"], "host lists over ssh") else { return };
     let listed = |list: &str| {
         let status = json(nodes.fleet("status", list, &["--format", "json"]), 0);
@@ -374,6 +374,9 @@ fn host_list_selects_its_nodes() {
     };
     assert_eq!(listed("node-[08-10]"), ["node-08", "node-09", "node-10"]);
     assert_eq!(listed("node-10,node-[08,09]"), ["node-10", "node-08", "node-09"]);
+    let hosts = "# the second rack\nnode-[09-10]\n\nnode-08 # new\n";
+    std::fs::write(nodes.dir.path().join("hosts"), hosts).expect("the directory is writable");
+    assert_eq!(listed("@hosts"), ["node-09", "node-10", "node-08"]);
     let run = ["quick", "--name=x", "--quiet", "--", "--sim=pu:2:1", "--budget=1s"];
     assert!(output(nodes.fleet("run", "node-[08-09]", &run)).status.success());
     let run = ["quick", "--name=x", "--", "--sim=pu:2:1", "--budget=1s"];
@@ -398,14 +401,20 @@ fn identical_machines_have_separate_runs() {
 #[test]
 fn usage_errors_are_reported_before_a_node_is_contacted() {
     let dir = tempfile::tempdir().expect("a temporary directory");
+    std::fs::write(dir.path().join("hosts"), "a\na b\n").expect("the directory is writable");
     let cases: &[(&[&str], &str)] = &[
-        (&["run", "quick"], "--on <ssh:HOST,...|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
-        (&["run", "quick", "--on", "a,b"], "no engine in 'a,b': use ssh:HOST,HOST, slurm:PARTITION or kubernetes:"),
+        (&["run", "quick"], "--on <ssh:HOST,...|ssh:@FILE|slurm[:PARTITION]|kubernetes[:NODE,...|:LABEL=VALUE,...]>"),
+        (
+            &["run", "quick", "--on", "a,b"],
+            "no engine in 'a,b': use ssh:HOST,HOST, ssh:@FILE, slurm:PARTITION or kubernetes:",
+        ),
         (&["run", "quick", "--on", "ssh:-oProxyCommand=touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a;touch pwned"], "invalid node name '"),
         (&["run", "quick", "--on", "ssh:a,a"], "node a is named twice"),
         (&["run", "quick", "--on", "ssh:n[1-2"], "invalid host list 'n[1-2': a [ is not closed"),
         (&["run", "quick", "--on", "ssh:n[1-4000000000]m[1-4000000000]"], "the maximum for one coordinator is 1000"),
+        (&["status", "--on", "ssh:@nosuch"], "cannot read host file 'nosuch': No such file"),
+        (&["status", "--on", "ssh:@hosts"], "hosts:2: invalid node name 'a b'"),
         (&["collect", "--on", "kubernetes:n[1-4000000000]"], "the maximum for one manifest is 1000"),
         (&["run", "quick", "--on", "ssh:a", "--name", "../x"], "invalid job name '"),
         (&["collect", "--on", "ssh:a", "../x"], "invalid job name '"),
