@@ -10,7 +10,7 @@ use crate::error::{NodeError, NodeErrorKind};
 use crate::launcher::{Launcher, QueueState, Scheduler};
 use crate::protocol::Request;
 use crate::session::{NODE_SUBCOMMAND, last_line};
-use crate::{JobName, NODES_MAX, NodeName};
+use crate::{HostList, JobName, NODES_MAX, NodeName};
 
 /// Prefix of the names of nearfar's batch jobs.
 const PREFIX: &str = "nearfar-";
@@ -20,16 +20,36 @@ const PREFIX: &str = "nearfar-";
 const JOB_ENDED: [&str; 4] =
     [": Terminated", "already completing or completed", "Job has expired", "Job credential revoked"];
 
+/// Parts of Slurm's messages about options that it does not accept, with the next step.
+const REJECTED: [(&str, &str); 5] = [
+    ("nvalid partition", "sinfo lists partitions and nodes"),
+    ("Invalid node name", "sinfo lists partitions and nodes"),
+    ("Invalid account", ASSOCIATIONS_HINT),
+    ("Invalid qos", ASSOCIATIONS_HINT),
+    ("Requested time limit is invalid", "set --time to at most the limit of the partition, which sinfo shows"),
+];
+
+const ASSOCIATIONS_HINT: &str =
+    "set --account and --qos to values of 'sacctmgr show associations where user=$USER format=account,partition,qos'";
+
 #[derive(Clone, Debug)]
 pub struct Slurm {
     /// `None` for the default partition.
     pub partition: Option<JobName>,
+    /// `None` for all nodes of the partition.
+    pub nodelist: Option<HostList>,
+    /// Account of all jobs; `None` for the user's default.
+    pub account: Option<String>,
+    /// Quality of service of all jobs; `None` for the default of the account.
+    pub qos: Option<String>,
+    /// Time limit of the batch jobs in Slurm's format; `None` for the default of the partition.
+    pub time: Option<String>,
     /// nearfar on the nodes: a name in PATH there, or a path.
     pub program: String,
 }
 
 impl Slurm {
-    /// Returns the nodes of the partition, sorted.
+    /// Returns the nodes of the list, or all nodes of the partition, sorted.
     pub fn nodes(&self) -> Result<Vec<NodeName>, NodeError> {
         let mut command = Command::new("sinfo");
         command.args(["--noheader", "--Node", "--format=%N|%P"]);
@@ -44,15 +64,48 @@ impl Slurm {
             .map_err(|error| NodeError::new(NodeErrorKind::Engine, error))?;
         nodes.sort();
         nodes.dedup();
-        match nodes.len() {
-            0 => Err(NodeError::new(NodeErrorKind::Unknown, "no such Slurm partition, or it has no nodes")
+        match (nodes.len(), &self.nodelist) {
+            (0, _) => Err(NodeError::new(NodeErrorKind::Unknown, "no such Slurm partition, or it has no nodes")
                 .with_hint("sinfo lists partitions and nodes")),
-            count if count > NODES_MAX => Err(NodeError::new(
+            (_, Some(nodelist)) => select(nodelist, &nodes),
+            (count, None) if count > NODES_MAX => Err(NodeError::new(
                 NodeErrorKind::Engine,
                 format!("{count} nodes exceed the maximum of {NODES_MAX} for one coordinator"),
-            )),
-            _ => Ok(nodes),
+            )
+            .with_hint("select some of them with --nodelist")),
+            (_, None) => Ok(nodes),
         }
+    }
+
+    /// Returns the command of a request: a step of the running job of nearfar on the node, or a separate job.
+    fn step_command(&self, node: &NodeName, running: Option<&str>, arg: &str) -> Command {
+        let mut command = Command::new("srun");
+        command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
+        match running {
+            Some(job) => command.args(["--overlap", &format!("--jobid={job}")]),
+            None => self.allocate(&mut command).args(["--immediate=30", "--job-name=nearfar"]),
+        };
+        // srun starts the program without a shell, so the arguments need no quotes.
+        command.args(["--", &self.program, arg]);
+        command
+    }
+
+    fn batch_command(&self, node: &NodeName, job: &JobName, request: &Request) -> Command {
+        let mut command = Command::new("sbatch");
+        command.args(["--parsable", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue", "--output=/dev/null"]);
+        command.args([format!("--nodelist={node}"), format!("--job-name={}", name(node, job))]);
+        command.args(self.time.iter().map(|time| format!("--time={time}")));
+        self.allocate(&mut command);
+        let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
+        command.arg(format!("--wrap={}", batch_script(&self.program, &request)));
+        command
+    }
+
+    /// Adds the options of a new job.
+    fn allocate<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.args(self.account.iter().map(|account| format!("--account={account}")));
+        command.args(self.qos.iter().map(|qos| format!("--qos={qos}")));
+        self.in_partition(command)
     }
 
     fn in_partition<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -62,15 +115,7 @@ impl Slurm {
 
 impl Launcher for Slurm {
     fn command(&self, node: &NodeName, arg: &str) -> Command {
-        let mut command = Command::new("srun");
-        command.args(["--quiet", "--nodes=1", "--ntasks=1", &format!("--nodelist={node}")]);
-        match running_on(node) {
-            Some(job) => command.args(["--overlap", &format!("--jobid={job}")]),
-            None => self.in_partition(&mut command).args(["--immediate=30", "--job-name=nearfar"]),
-        };
-        // srun starts the program without a shell, so the arguments need no quotes.
-        command.args(["--", &self.program, arg]);
-        command
+        self.step_command(node, running_on(node).as_deref(), arg)
     }
 
     fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
@@ -82,8 +127,8 @@ impl Launcher for Slurm {
                     .with_hint("install the same version on the node, or give its path with --program"),
             );
         }
-        if has("Invalid node name") || has("invalid partition") {
-            return Some(NodeError::new(NodeErrorKind::Unknown, line).with_hint("sinfo lists nodes and partitions"));
+        if let Some(error) = rejection(line, &exit.stderr) {
+            return Some(error);
         }
         if has("nodes are busy") {
             return Some(
@@ -121,14 +166,25 @@ impl Scheduler for Slurm {
     }
 
     fn submit(&self, node: &NodeName, job: &JobName, request: &Request) -> Result<(), NodeError> {
-        let mut command = Command::new("sbatch");
-        command.args(["--parsable", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue", "--output=/dev/null"]);
-        command.args([format!("--nodelist={node}"), format!("--job-name={}", name(node, job))]);
-        self.in_partition(&mut command);
-        let request = String::from_utf8_lossy(&request.to_bytes()).into_owned();
-        command.arg(format!("--wrap={}", batch_script(&self.program, &request)));
-        output_of(&mut command).map(|_| ())
+        output_of(&mut self.batch_command(node, job, request)).map(|_| ())
     }
+}
+
+/// Returns the listed nodes in their order, or an error if the partition, whose nodes are sorted, lacks one.
+fn select(nodelist: &HostList, partition: &[NodeName]) -> Result<Vec<NodeName>, NodeError> {
+    match nodelist.nodes().iter().find(|node| partition.binary_search(node).is_err()) {
+        Some(node) => {
+            Err(NodeError::new(NodeErrorKind::Unknown, format!("--nodelist: {node} is not in the partition"))
+                .with_hint("sinfo lists partitions and nodes"))
+        }
+        None => Ok(nodelist.nodes().to_vec()),
+    }
+}
+
+/// Returns the error if Slurm did not accept an option.
+fn rejection(message: &str, stderr: &str) -> Option<NodeError> {
+    let (_, hint) = REJECTED.iter().find(|(text, _)| stderr.contains(text))?;
+    Some(NodeError::new(NodeErrorKind::Unknown, message).with_hint(hint))
 }
 
 /// Returns the shell commands of a job. The request is one line of JSON, so it cannot contain the delimiter, whose quotes
@@ -162,9 +218,10 @@ fn output_of(command: &mut Command) -> Result<String, NodeError> {
     })?;
     let stderr = String::from_utf8_lossy(&stderr);
     if !status.success() {
-        let kind = if stderr.contains("nvalid partition") { NodeErrorKind::Unknown } else { NodeErrorKind::Engine };
-        return Err(NodeError::new(kind, format!("{program}: {}", last_line(&stderr)))
-            .with_hint("check that sinfo works on this machine"));
+        let message = format!("{program}: {}", last_line(&stderr));
+        return Err(rejection(&message, &stderr).unwrap_or_else(|| {
+            NodeError::new(NodeErrorKind::Engine, message).with_hint("check that sinfo works on this machine")
+        }));
     }
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }

@@ -6,7 +6,49 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use super::*;
-use crate::nasty;
+use crate::{RequestBody, nasty};
+
+fn slurm() -> Slurm {
+    let program = "nearfar".into();
+    Slurm { partition: None, nodelist: None, account: None, qos: None, time: None, program }
+}
+
+/// Returns the arguments with one of these prefixes.
+fn options(command: &Command, prefixes: &[&str]) -> Vec<String> {
+    let args = command.get_args().map(|arg| arg.to_str().unwrap());
+    args.filter(|arg| prefixes.iter().any(|prefix| arg.starts_with(prefix))).map(String::from).collect()
+}
+
+#[test]
+fn every_new_job_has_the_options_of_its_user() {
+    let (node, job) = (NodeName::parse("node-1").unwrap(), JobName::parse("a").unwrap());
+    let request = Request::new(&node, RequestBody::Status(vec![]));
+    let given = Slurm {
+        partition: Some(JobName::parse("all").unwrap()),
+        account: Some("physics".into()),
+        qos: Some("high".into()),
+        time: Some("1-12".into()),
+        ..slurm()
+    };
+    let prefixes = ["--account", "--qos", "--time", "--partition"];
+    let batch = given.batch_command(&node, &job, &request);
+    assert_eq!(options(&batch, &prefixes), ["--time=1-12", "--account=physics", "--qos=high", "--partition=all"]);
+    let request_job = given.step_command(&node, None, NODE_SUBCOMMAND);
+    assert_eq!(options(&request_job, &prefixes), ["--account=physics", "--qos=high", "--partition=all"]);
+    assert!(options(&given.step_command(&node, Some("7"), NODE_SUBCOMMAND), &prefixes).is_empty());
+    assert!(options(&slurm().batch_command(&node, &job, &request), &prefixes).is_empty());
+}
+
+#[test]
+fn node_list_selects_nodes_of_the_partition() {
+    let partition = ["node-1", "node-2", "node-3"].map(|node| NodeName::parse(node).unwrap());
+    let selected = |list: &str| select(&HostList::parse(list).unwrap(), &partition);
+    let [first, _, third] = partition.clone();
+    assert_eq!(selected("node-3,node-1"), Ok(vec![third, first]));
+    assert_eq!(selected("node-[1-3]"), Ok(partition.to_vec()));
+    let error = selected("node-[1-4]").unwrap_err();
+    assert_eq!((error.kind, &*error.what), (NodeErrorKind::Unknown, "--nodelist: node-4 is not in the partition"));
+}
 
 #[test]
 fn batch_script_runs_the_program_with_the_request() {
@@ -37,10 +79,15 @@ fn errors_of_srun_are_classified() {
         ("srun: error: node-a: task 0: Terminated", Some(NodeErrorKind::JobEnded)),
         ("srun: error: Unable to allocate resources: Requested nodes are busy", Some(NodeErrorKind::Away)),
         ("srun: error: Unable to allocate resources: Invalid node name specified", Some(NodeErrorKind::Unknown)),
+        (
+            "srun: error: Unable to allocate resources: Invalid account or account/partition combination specified",
+            Some(NodeErrorKind::Unknown),
+        ),
+        ("srun: error: Unable to allocate resources: Invalid qos specification", Some(NodeErrorKind::Unknown)),
         ("slurmstepd: error: execve(): nearfar: No such file or directory", Some(NodeErrorKind::NotInstalled)),
         ("srun: error: node-a: task 0: Exited with exit code 2", None),
     ];
-    let slurm = Slurm { partition: None, program: "nearfar".into() };
+    let slurm = slurm();
     for (stderr, kind) in cases {
         let exit = ChildExit { status: ExitStatus::from_raw(1 << 8), stderr: format!("{stderr}\n") };
         assert_eq!(slurm.explain(&exit).map(|error| error.kind), kind, "{stderr}");

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use fleet::kubernetes::{Image, Toleration};
-use fleet::{JobName, NodeSelector};
+use fleet::{HostList, JobName, NodeSelector};
 use model::values::units::{Bytes, Nanos};
 
 use super::TextOrJson;
@@ -41,6 +41,22 @@ pub struct NodeArgs {
     /// Argument of ssh [repeatable]: --ssh-option=-F --ssh-option=FILE
     #[arg(long = "ssh-option", value_name = "ARG", allow_hyphen_values = true)]
     pub ssh_options: Vec<String>,
+    #[command(flatten)]
+    pub slurm: SlurmArgs,
+}
+
+/// Options of all jobs in Slurm.
+#[derive(Args, Debug)]
+pub struct SlurmArgs {
+    /// Nodes of the partition, such as node-[01-12,20], or @FILE with a list in each line [default: all]
+    #[arg(long, value_name = "HOST,...|@FILE", value_parser = HostList::parse, help_heading = "Slurm")]
+    pub nodelist: Option<HostList>,
+    /// Account of the jobs [default: that of the user]
+    #[arg(long, value_name = "ACCOUNT", value_parser = slurm_name, help_heading = "Slurm")]
+    pub account: Option<String>,
+    /// Quality of service of the jobs [default: that of the account]
+    #[arg(long, value_name = "QOS", value_parser = slurm_name, help_heading = "Slurm")]
+    pub qos: Option<String>,
 }
 
 /// `nearfar fleet run`
@@ -70,6 +86,9 @@ pub struct FleetRunArgs {
     /// Memory of the pod on each node
     #[arg(long, value_name = "SIZE", requires = "cpus", value_parser = Bytes::parse, help_heading = "Kubernetes")]
     pub memory: Option<Bytes>,
+    /// Time limit of the job on each node, as for sbatch [default: that of the partition]
+    #[arg(long, value_name = "[DAYS-]HH:MM:SS|MINUTES", value_parser = slurm_time, help_heading = "Slurm")]
+    pub time: Option<String>,
     /// Options of `nearfar run` on the nodes; {node} expands to the name of the node
     #[arg(last = true, value_name = "RUN_OPTION")]
     pub run_options: Vec<String>,
@@ -151,6 +170,26 @@ pub struct ManifestArgs {
     /// Tolerate this taint [repeatable]
     #[arg(long = "toleration", value_name = "KEY[=VALUE][:EFFECT]", value_parser = Toleration::parse, help_heading = "Kubernetes")]
     pub tolerations: Vec<Toleration>,
+}
+
+/// Parses the name of an account or QOS. Slurm checks whether it exists.
+fn slurm_name(text: &str) -> Result<String, String> {
+    let is_separator = |c: char| c.is_control() || c.is_whitespace();
+    if text.is_empty() || text.contains(is_separator) {
+        return Err("expected a name without spaces".into());
+    }
+    Ok(text.into())
+}
+
+/// Parses a time limit in a format of `sbatch --time`: `90` (minutes), `1:30:00`, `1-12` (days and hours).
+fn slurm_time(text: &str) -> Result<String, String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let (days, rest) = text.split_once('-').unwrap_or(("0", text));
+    let parts: Vec<&str> = rest.split(':').collect();
+    if !is_number(days) || parts.len() > 3 || !parts.into_iter().all(is_number) {
+        return Err("expected MINUTES, HOURS:MINUTES:SECONDS or DAYS-HOURS:MINUTES:SECONDS, as for sbatch".into());
+    }
+    Ok(text.into())
 }
 
 /// Parses a `hostPath` of Kubernetes: an absolute path without `..`.

@@ -33,7 +33,7 @@ pub use examples::{CommandExamples, examples_of};
 pub use expand::{EngineName, ExpandArgs, FarArgs};
 pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
-    SurveyFormat,
+    SlurmArgs, SurveyFormat,
 };
 pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};

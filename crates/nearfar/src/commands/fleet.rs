@@ -9,7 +9,8 @@ use model::values::shell::quote_argv;
 use serde_json::json;
 
 use crate::cli::{
-    FleetArgs, FleetCollectArgs, FleetCommand, FleetQueryArgs, FleetRunArgs, GlobalArgs, ManifestArgs, TextOrJson,
+    FleetArgs, FleetCollectArgs, FleetCommand, FleetQueryArgs, FleetRunArgs, GlobalArgs, ManifestArgs, SlurmArgs,
+    TextOrJson,
 };
 use crate::coordinator::{self, Collected, StatusLines, engine_error, errors, warn, warn_about_clocks};
 use crate::error::{CliStatus, CommandResult};
@@ -90,6 +91,10 @@ fn print_next(args: &FleetRunArgs, results: &PerNode<Vec<JobStatus>>) {
         words.push(format!("--program={}", args.nodes.program));
     }
     words.extend(args.nodes.ssh_options.iter().map(|option| format!("--ssh-option={option}")));
+    let SlurmArgs { nodelist, account, qos } = &args.nodes.slurm;
+    words.extend(nodelist.iter().map(|nodes| format!("--nodelist={nodes}")));
+    words.extend(account.iter().map(|account| format!("--account={account}")));
+    words.extend(qos.iter().map(|qos| format!("--qos={qos}")));
     message!("next: {}", quote_argv(&words));
 }
 

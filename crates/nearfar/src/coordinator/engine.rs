@@ -40,20 +40,31 @@ impl<'a> From<&'a FleetCollectArgs> for EngineArgs<'a> {
 
 /// Returns the engine of `--on` with its nodes. Options of other engines are errors.
 pub fn engine(args: &EngineArgs) -> Result<Box<dyn Engine>, CliError> {
-    let NodeArgs { on, program, ssh_options } = args.nodes;
+    let NodeArgs { on, program, ssh_options, slurm } = args.nodes;
     let program = program.clone();
     match on {
         NodeSelector::Ssh(hosts) => {
             refuse_manifest(args)?;
+            refuse_slurm(args)?;
             Ok(Box::new(NodeEngine::new(Ssh { options: ssh_options.clone(), program }, hosts.nodes().to_vec())))
         }
         NodeSelector::Slurm(partition) => {
             refuse_manifest(args)?;
-            let slurm = Slurm { partition: partition.clone(), program };
+            let slurm = Slurm {
+                partition: partition.clone(),
+                nodelist: slurm.nodelist.clone(),
+                account: slurm.account.clone(),
+                qos: slurm.qos.clone(),
+                time: args.run.and_then(|run| run.time.clone()),
+                program,
+            };
             let nodes = slurm.nodes().map_err(|error| engine_error(&error))?;
             Ok(Box::new(NodeEngine::new(slurm, nodes)))
         }
-        NodeSelector::Kubernetes(on) => Ok(Box::new(kubernetes(args, on)?)),
+        NodeSelector::Kubernetes(on) => {
+            refuse_slurm(args)?;
+            Ok(Box::new(kubernetes(args, on)?))
+        }
     }
 }
 
@@ -67,8 +78,25 @@ fn refuse_manifest(args: &EngineArgs) -> Result<(), CliError> {
         (!flags.tolerations.is_empty(), "--toleration"),
         (args.run.is_some_and(|run| run.cpus.is_some()), "--cpus"),
     ];
-    match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, flag)) => Err(CliError::usage(format!("{flag} is for --on kubernetes, which writes a manifest"))),
+    refuse(&given, "is for --on kubernetes, which writes a manifest")
+}
+
+/// Rejects options that apply only to jobs in Slurm.
+fn refuse_slurm(args: &EngineArgs) -> Result<(), CliError> {
+    let flags = &args.nodes.slurm;
+    let given = [
+        (flags.nodelist.is_some(), "--nodelist"),
+        (flags.account.is_some(), "--account"),
+        (flags.qos.is_some(), "--qos"),
+        (args.run.is_some_and(|run| run.time.is_some()), "--time"),
+    ];
+    refuse(&given, "is for --on slurm")
+}
+
+/// Returns a usage error if one of the options is given.
+fn refuse(options: &[(bool, &str)], reason: &str) -> Result<(), CliError> {
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, flag)) => Err(CliError::usage(format!("{flag} {reason}"))),
         None => Ok(()),
     }
 }

@@ -122,8 +122,9 @@ impl Cluster {
 
     fn fleet(&self, args: &[&str]) -> Command {
         let mut command = self.command(env!("CARGO_BIN_EXE_nearfar"));
-        command.arg("--store").arg(self.at("collected.db")).arg("fleet").args(args);
+        command.arg("--store").arg(self.at("collected.db")).arg("fleet").args(&args[..1]);
         command.arg(format!("--program={}", env!("CARGO_BIN_EXE_nearfar"))).args(["--format", "json"]);
+        command.args(&args[1..]);
         command
     }
 
@@ -220,6 +221,34 @@ fn killed_slurm_job_resumes_and_each_trial_is_stored_once() {
         text(&missing.stderr)
     );
     assert!(!cluster.at("pwned").exists());
+}
+
+#[test]
+fn slurm_options_apply_to_all_jobs_of_the_listed_nodes() {
+    let Some(cluster) = start("slurm_options_apply_to_all_jobs_of_the_listed_nodes") else { return };
+    let options = ["--on=slurm", "--nodelist=node-b", "--account=physics"];
+    let run = [&["run", "quick", "--name=x", "--time=1:30:00"], &options[..], &["--", "--sim=pu:2:1", "--budget=1s"]];
+    let run = output(cluster.fleet(&run.concat()));
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let status: serde_json::Value = serde_json::from_slice(&run.stdout).expect("the output is JSON");
+    assert_eq!(status["nodes"].as_array().map(Vec::len), Some(1), "{status}");
+    assert!(text(&run.stderr).trim_end().ends_with("--nodelist=node-b --account=physics"), "{}", text(&run.stderr));
+    let listed = |states: &str| {
+        let mut jobs = cluster.command("squeue");
+        jobs.args(["--noheader", "--format=%j|%a|%l|%N", states]);
+        text(&output(jobs).stdout)
+    };
+    // While the batch job is running, a request is a step of it.
+    until("the batch job has ended", || listed("--states=running,completing").is_empty());
+    assert_eq!(job_states(&json(cluster.fleet(&[&["status"], &options[..]].concat()), 0))[0].0, "ended");
+    let jobs = listed("--states=all");
+    let (batch, requests): (Vec<&str>, Vec<&str>) = jobs.lines().partition(|line| line.starts_with("nearfar-"));
+    assert_eq!(batch, ["nearfar-x@node-b|physics|1:30:00|node-b"]);
+    assert!(!requests.is_empty() && requests.iter().all(|job| *job == "nearfar|physics|UNLIMITED|node-b"), "{jobs}");
+    let unknown = output(cluster.fleet(&["status", "--on=slurm", "--nodelist=node-[1-2]"]));
+    assert_eq!(unknown.status.code(), Some(2), "{}", text(&unknown.stderr));
+    let expected = "nearfar: --nodelist: node-1 is not in the partition\nhint: sinfo lists";
+    assert!(text(&unknown.stderr).contains(expected), "{}", text(&unknown.stderr));
 }
 
 /// The printed line for a command on CPU 0 of a machine with two memory nodes.
