@@ -16,9 +16,15 @@ use crate::{HostList, JobName, NODES_MAX, NodeName};
 const PREFIX: &str = "nearfar-";
 
 /// Messages of srun about a step whose batch job ended before or while it ran. The credential is revoked if the job ends
-/// between the creation of the step and its start on the node.
-const JOB_ENDED: [&str; 4] =
-    [": Terminated", "already completing or completed", "Job has expired", "Job credential revoked"];
+/// between the creation of the step and its start on the node. A step that ignores SIGTERM is cancelled and killed.
+const JOB_ENDED: [&str; 6] = [
+    ": Terminated",
+    "CANCELLED AT",
+    "already completing or completed",
+    "has expired",
+    "Invalid job id specified",
+    "Job credential revoked",
+];
 
 /// Parts of Slurm's messages about options that it does not accept, with the next step.
 const REJECTED: [(&str, &str); 5] = [

@@ -75,7 +75,10 @@ impl Follower<'_> {
         loop {
             match self.try_follow(&mut last_seen) {
                 Err(error) if error.may_pass() && self.can_retry(last_seen) => {
-                    self.report(NodeEvent::Away(error));
+                    // The end of a batch job is expected, and its node remains reachable.
+                    if error.kind != NodeErrorKind::JobEnded {
+                        self.report(NodeEvent::Away(error));
+                    }
                     std::thread::sleep(RETRY_INTERVAL);
                 }
                 end => return end,

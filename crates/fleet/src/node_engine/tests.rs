@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::{Engine, FleetJob, Reply};
-use crate::{ChildExit, JobSpec, JobState, Response, StoreCopy};
+use crate::launcher::{QueueState, Scheduler};
+use crate::{ChildExit, JobSpec, JobState, Request, Response, StoreCopy};
 
 /// Exit status of a request whose batch job ended.
 const JOB_ENDED: i32 = 9;
+
+/// Exit status of a request to an unreachable node.
+const AWAY: i32 = 8;
 
 /// Runs a script with the name of the node as argument and the request in `$request`.
 struct Script(String);
@@ -21,7 +25,11 @@ impl Launcher for Script {
     }
 
     fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
-        (exit.status.code() == Some(JOB_ENDED)).then(|| NodeError::new(NodeErrorKind::JobEnded, "the job ended"))
+        match exit.status.code() {
+            Some(JOB_ENDED) => Some(NodeError::new(NodeErrorKind::JobEnded, "the job ended")),
+            Some(AWAY) => Some(NodeError::new(NodeErrorKind::Away, "no connection")),
+            _ => None,
+        }
     }
 
     fn program(&self) -> &'static str {
@@ -29,8 +37,48 @@ impl Launcher for Script {
     }
 }
 
+/// A script for nodes of a scheduler whose jobs end at once.
+struct Queued(Script);
+
+impl Launcher for Queued {
+    fn command(&self, node: &NodeName, arg: &str) -> Command {
+        self.0.command(node, arg)
+    }
+
+    fn explain(&self, exit: &ChildExit) -> Option<NodeError> {
+        self.0.explain(exit)
+    }
+
+    fn program(&self) -> &str {
+        self.0.program()
+    }
+
+    fn queue(&self) -> Option<&dyn Scheduler> {
+        Some(self)
+    }
+}
+
+impl Scheduler for Queued {
+    fn queue_state(&self, _: &NodeName, _: &JobName) -> Result<QueueState, NodeError> {
+        Ok(QueueState::Absent)
+    }
+
+    fn submit(&self, _: &NodeName, _: &JobName, _: &Request) -> Result<(), NodeError> {
+        Ok(())
+    }
+}
+
+fn nodes() -> Vec<NodeName> {
+    ["a", "b"].map(|node| NodeName::parse(node).unwrap()).into()
+}
+
 fn engine(script: String) -> NodeEngine {
-    NodeEngine::new(Script(script), ["a", "b"].map(|node| NodeName::parse(node).unwrap()).into())
+    NodeEngine::new(Script(script), nodes())
+}
+
+fn job() -> FleetJob {
+    let order = JobSpec { job: status().job, experiment: String::new(), words: vec!["--label={node}".into()] };
+    FleetJob { order, privileges: vec![], duration: Ok(None) }
 }
 
 fn status() -> JobStatus {
@@ -46,9 +94,7 @@ fn each_node_starts_its_own_job() {
     let statuses = line(ResponseBody::Statuses(vec![status()]));
     let engine =
         engine(format!("case $1:$request in a:*label=a*) echo '{statuses}';; *) echo full >&2; exit 3;; esac"));
-    let order = JobSpec { job: status().job, experiment: String::new(), words: vec!["--label={node}".into()] };
-    let job = FleetJob { order, privileges: vec![], duration: Ok(None) };
-    let Ok(Reply::Nodes(jobs)) = engine.submit(&job) else { panic!("the engine connects to its nodes") };
+    let Ok(Reply::Nodes(jobs)) = engine.submit(&job()) else { panic!("the engine connects to its nodes") };
     assert_eq!(jobs.orders[1].words, ["--label=b"]);
     let mut events = Vec::new();
     let options = FollowOptions { watch: false, patience: Duration::ZERO };
@@ -73,6 +119,27 @@ fn results_of_all_jobs_are_copied_to_one_directory_per_node() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
         assert_eq!(jobs, [JobCopy { job: status().job, file: Some(file) }]);
     }
+}
+
+#[test]
+fn only_an_unreachable_node_is_reported_as_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (statuses, first) = (line(ResponseBody::Statuses(vec![status()])), dir.path().display());
+    // The first request ends with the job that it runs in on node a, and with the connection on node b.
+    let script = format!(
+        "if mkdir {first}/$1; then case $1 in a) exit {JOB_ENDED};; *) exit {AWAY};; esac; fi; echo '{statuses}'"
+    );
+    let engine = NodeEngine::new(Queued(Script(script)), nodes());
+    let Ok(Reply::Nodes(jobs)) = engine.submit(&job()) else { panic!("the engine connects to its nodes") };
+    let mut away = Vec::new();
+    let options = FollowOptions { watch: true, patience: Duration::from_secs(60) };
+    let results = jobs.follow(options, |node, event| {
+        if let NodeEvent::Away(error) = event {
+            away.push((node, error.what.clone()));
+        }
+    });
+    assert!(results.iter().all(|(_, statuses)| *statuses == Ok(vec![status()])), "{results:?}");
+    assert_eq!(away, [(1, "no connection".to_string())]);
 }
 
 #[test]

@@ -77,6 +77,17 @@ fn errors_of_srun_are_classified() {
             Some(NodeErrorKind::JobEnded),
         ),
         ("srun: error: node-a: task 0: Terminated", Some(NodeErrorKind::JobEnded)),
+        ("srun: error: Slurm job 384 has expired", Some(NodeErrorKind::JobEnded)),
+        (
+            "srun: error: Unable to confirm allocation for job 384: Invalid job id specified",
+            Some(NodeErrorKind::JobEnded),
+        ),
+        (
+            "slurmstepd-node-a: error: *** STEP 3.0 ON node-a CANCELLED AT 2026-11-25T20:51:16 ***\n\
+             srun: error: node-a: task 0: Killed",
+            Some(NodeErrorKind::JobEnded),
+        ),
+        ("srun: error: node-a: task 0: Killed", Some(NodeErrorKind::Away)),
         ("srun: error: Unable to allocate resources: Requested nodes are busy", Some(NodeErrorKind::Away)),
         ("srun: error: Unable to allocate resources: Invalid node name specified", Some(NodeErrorKind::Unknown)),
         (
