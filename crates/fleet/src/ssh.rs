@@ -87,7 +87,7 @@ fn ssh_error(stderr: &str) -> NodeError {
     }
     let line = if line.is_empty() { "the connection was lost" } else { line };
     NodeError::new(NodeErrorKind::Away, line)
-        .with_hint("jobs on the node keep running; rerun the same command to reconnect")
+        .with_hint("rerun the same command when the node responds; jobs that run on it continue")
 }
 
 #[cfg(test)]

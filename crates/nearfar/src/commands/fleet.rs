@@ -36,10 +36,11 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
     let nodes = engine.nodes();
     let options = FollowOptions { watch: !args.detach, patience: Duration::from_nanos(args.node_timeout.0) };
     let mut lines = StatusLines::new(nodes, common.quiet || args.detach);
-    let mut is_announced = common.quiet;
+    let mut has_responded = false;
     let results = jobs.follow(options, |node, event| {
-        if !is_announced && matches!(event, NodeEvent::Status(_)) {
-            is_announced = true;
+        let is_first = !has_responded && matches!(event, NodeEvent::Status(_));
+        has_responded |= is_first;
+        if is_first && !common.quiet {
             message!("{} on {} nodes; those that respond continue if this program ends", job.order.job, nodes.len());
         }
         lines.show(node, event);
@@ -48,7 +49,9 @@ fn run_on_all(args: &FleetRunArgs, common: &GlobalArgs) -> CommandResult {
     coordinator::show(&results, args.format == TextOrJson::Json)?;
     warn(errors(&results));
     warn_about_clocks(&*engine);
-    if !common.quiet {
+    if !has_responded {
+        message!("nearfar: {}; this command started no job", coordinator::common_failure(errors(&results)));
+    } else if !common.quiet {
         print_next(args, &results);
     }
     Ok(exit_code(&results, args.detach))

@@ -56,6 +56,15 @@ pub fn status<'a>(errors: impl IntoIterator<Item = &'a NodeError>) -> Option<Cli
     Some(if statuses.all(|status| status == first) { first } else { CliStatus::Failure })
 }
 
+/// Describes the failure of a job that no node has accepted.
+pub fn common_failure<'a>(errors: impl IntoIterator<Item = (&'a NodeName, &'a NodeError)>) -> &'static str {
+    if errors.into_iter().all(|(_, error)| error.kind == NodeErrorKind::Away) {
+        "no node could be reached"
+    } else {
+        "no node accepted the job"
+    }
+}
+
 /// Returns the error of a request that the engine rejected for all nodes.
 pub fn engine_error(error: &NodeError) -> CliError {
     CliError::with(status_of(error), error)

@@ -384,6 +384,30 @@ fn host_lists_and_files_select_their_nodes() {
     assert!(text(&again.stderr).contains("collect '--on=ssh:node-[08-09]'"), "{}", text(&again.stderr));
 }
 
+#[test]
+fn run_that_no_node_accepts_fails_and_has_no_next_step() {
+    let Some(nodes) = nodes::start(&["node-a"], "runs without a node over ssh") else { return };
+    let missing = format!("--program={}", nodes.dir.path().join("missing").display());
+    let rest = ["--", "--sim=pu:2:1", "--budget=1s"];
+    for (on, options, status, expected) in [
+        ("refused", &["quick"][..], 1, "nearfar: no node could be reached; this command started no job"),
+        ("refused", &["quick", "--detach", "--quiet"], 1, "nearfar: no node could be reached; this command started no"),
+        ("unresolved", &["quick"], 2, "nearfar: no node accepted the job; this command started no job"),
+        ("node-a", &["quick", &missing], 77, "nearfar: no node accepted the job; this command started no job"),
+        ("refused,node-a", &["quick", &missing], 1, "nearfar: no node accepted the job; this command started no job"),
+    ] {
+        let run = output(nodes.fleet("run", on, &[options, &rest].concat()));
+        let stderr = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(status), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+        assert!(!stderr.contains("next: ") && !stderr.contains("continue if this program ends"), "{stderr}");
+    }
+    let run = output(nodes.fleet("run", "refused,node-a", &[&["quick"][..], &rest].concat()));
+    let stderr = text(&run.stderr);
+    assert_eq!(run.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("next: ") && !stderr.contains("started no job"), "{stderr}");
+}
+
 /// Both nodes simulate the same machine with the same seed and start time.
 #[test]
 fn identical_machines_have_separate_runs() {
