@@ -257,8 +257,12 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             example("nearfar fleet run quick --on ssh:node-1,node-2", "Run an experiment and wait for its end"),
             example(
-                "nearfar fleet run my.toml --on ssh:node-1 --detach -- --budget 1h --wait",
+                "nearfar fleet run my.toml --on 'ssh:node-[01-12]' --detach -- --budget 1h --wait",
                 "Start it with options of nearfar run; fleet collect copies the results",
+            ),
+            example(
+                "nearfar fleet run quick --on slurm --nodelist 'node-[01-12]' --account physics",
+                "Run it as one Slurm job per node",
             ),
             example(
                 "nearfar fleet run quick --on kubernetes:node-1,node-2 \\\n  \
@@ -294,7 +298,15 @@ const EXAMPLES: &[CommandExamples] = &[
             example("nearfar where --file /bin/bash", "Show the cached parts of a file"),
             example("nearfar where -- ./app input", "Run a command and inspect it until it ends"),
         ],
-        &["map", "numastat(8)"],
+        &["files", "map", "numastat(8)"],
+    ),
+    entry(
+        "files",
+        &[
+            example("nearfar files --nodes 0 FILE", "Move the cached pages of a file to memory node 0"),
+            example("nearfar files --drop FILE", "Remove a file from the page cache"),
+        ],
+        &["where", "place", "numactl(8)"],
     ),
     entry(
         "doctor",

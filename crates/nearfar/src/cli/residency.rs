@@ -39,9 +39,7 @@ pub struct WhereArgs {
 /// `nearfar files`
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("state").required(true).args(["nodes", "drop"]))]
-#[command(after_help = "Only pages that no running process maps are moved or dropped.\n\n\
-                        Example: nearfar files --nodes 0 /srv/model.gguf\n\n\
-                        Exit status: 0 all files are as required, 1 some are not, 2 usage error, 77 not permitted")]
+#[command(after_help = "Only pages that no running process maps are moved or dropped.")]
 pub struct FilesArgs {
     /// Move the cached pages to these memory nodes, in alternating blocks if there are several
     #[arg(long, visible_alias = "node", value_name = "NODES", value_parser = nodes)]
