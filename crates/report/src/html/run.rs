@@ -192,7 +192,7 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     let load = |cells: &[CellFinding]| {
         plan.spec(&cells[0].workload).filter(|spec| load_belongs_to(spec)).and_then(|_| load_part(cells, limits))
     };
-    // On one node, all memory is there.
+    // With one node, every bar would be full.
     let has_nodes = section.record.machine.topology.allowed_nodes.len() > 1;
     let pages = |cells: &[CellFinding]| has_nodes.then(|| pages_part(cells, limits)).flatten();
     tests.flat_map(|cells| [one(cells), load(cells), pages(cells)]).flatten().collect()

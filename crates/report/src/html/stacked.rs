@@ -27,10 +27,10 @@ const NUMBER_WIDTH: f64 = 17.0;
 pub(crate) const BARS_MAX: usize = 230;
 pub(crate) const ROWS_MAX: usize = 40;
 
-/// What the bars consist of.
+/// Names and values of a figure.
 pub(super) struct Content<'a> {
     pub title: String,
-    /// For screen readers.
+    /// Alternative text for screen readers.
     pub description: String,
     /// The kinds from the bottom of a bar to its top; also their CSS classes.
     pub kinds: &'static [&'static str],

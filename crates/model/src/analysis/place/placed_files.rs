@@ -39,11 +39,11 @@ impl PlacedFiles {
     }
 }
 
-/// Dropping pages compares candidates with equal starts; it is no part of a placement.
+/// Pages are dropped only to start all candidates equally, not as part of a placement.
 fn line(start: &PageCacheStart) -> Option<String> {
     let is_placed = !start.nodes.is_empty() && !start.equalised.is_empty();
     is_placed.then(|| {
-        let paths: Vec<String> = start.equalised.iter().map(|path| quote_arg(path).into()).collect();
+        let paths: Vec<String> = start.equalised.iter().map(|path| quote_arg(path)).collect();
         file_line(&start.nodes, &paths.join(" "))
     })
 }

@@ -2,7 +2,7 @@
 //! options. Does not know what the parts mean.
 
 /// Splits the parts that `is_part` accepts from the name of a placement. The rest is empty if there are no others.
-pub(super) fn split<'a>(text: &'a str, is_part: impl Fn(&str) -> bool) -> (Vec<&'a str>, String) {
+pub(super) fn split(text: &str, is_part: impl Fn(&str) -> bool) -> (Vec<&str>, String) {
     let (words, separator): (Vec<&str>, &str) = if super::is_explicit(text) {
         (text.split_whitespace().collect(), " ")
     } else {
