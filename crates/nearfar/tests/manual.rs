@@ -10,8 +10,9 @@ const SECTIONS: [&str; 8] =
 /// Number of commands below `graph` and `fleet`.
 const NESTED_COMMANDS: usize = 7;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "expand",
+    "files",
     "size",
     "map",
     "placements",

@@ -257,11 +257,11 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             example("nearfar fleet run quick --on ssh:node-1,node-2", "Run an experiment and wait for its end"),
             example(
-                "nearfar fleet run my.toml --on 'ssh:node-[01-12]' --detach -- --budget 1h --wait",
+                "nearfar fleet run my.toml --on 'ssh:node-[01-12]' --detach -- --budget 1h",
                 "Start it with options of nearfar run; fleet collect copies the results",
             ),
             example(
-                "nearfar fleet run quick --on slurm --nodelist 'node-[01-12]' --account physics",
+                "nearfar fleet run quick --on slurm --nodelist 'node-[01-12]' --time 1:00:00",
                 "Run it as one Slurm job per node",
             ),
             example(
