@@ -19,7 +19,7 @@ mod temp_dir;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
@@ -30,6 +30,20 @@ pub use dir::{check_dir, create, create_dirs, followed, open_dir, open_special};
 pub use new_file::NewFile;
 pub use private_dir::PrivateDir;
 pub use temp_dir::{TempDir, remove_stale};
+
+/// Reads a text file of at most `bytes_max` bytes, a multiple of 1 MiB; `/dev/zero` has no end.
+///
+/// # Errors
+/// If the file cannot be read, is larger, or is not UTF-8.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        let message = format!("it is larger than {} MiB, the maximum size of such a file", bytes_max >> 20);
+        return Err(io::Error::new(ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
 
 /// Attempts to find an unused random name. More than one collision of 64 random bits is a fault of the system.
 const NAMES_MAX: u32 = 8;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::path::Path;
 
 use crate::host_pattern::{HostPattern, entries};
 use crate::{NODES_MAX, NodeName};
@@ -95,7 +94,8 @@ fn host(name: &str) -> Result<NodeName, String> {
 /// Reads the hosts of a file: a list in each line, with comments after `#`.
 fn read(path: &str) -> Result<Vec<NodeName>, String> {
     let shown = path.escape_debug();
-    let text = text_of(path).map_err(|error| format!("cannot read host file '{shown}': {error}"))?;
+    let text = files::read_text(Path::new(path), FILE_BYTES_MAX)
+        .map_err(|error| format!("cannot read host file '{shown}': {error}"))?;
     let mut hosts = Hosts { nodes: Vec::new(), seen: BTreeSet::new(), parse: host };
     for (line, number) in text.lines().zip(1..) {
         let list = line.split('#').next().unwrap_or_default().trim();
@@ -107,15 +107,6 @@ fn read(path: &str) -> Result<Vec<NodeName>, String> {
         return Err(format!("host file '{shown}' contains no host"));
     }
     Ok(hosts.nodes)
-}
-
-fn text_of(path: &str) -> io::Result<String> {
-    let mut text = String::new();
-    let bytes = File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if bytes as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Experiments: the built-in ones, files, and the jobs of fio job files, with the overrides of a command.
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
 use std::path::Path;
 
 use model::experiments::experiment::{self, Experiment, JobFileOptions};
@@ -59,7 +58,7 @@ pub fn read(request: &ExperimentRequest<'_>) -> Result<(Experiment, BTreeSet<Str
 /// Reads the jobs of a fio job file, and prints how their behaviour differs from that of fio.
 fn read_jobs(file: &Path, placements: &[String], quiet: bool) -> Result<Experiment, CliError> {
     let name = file.to_string_lossy();
-    let text = read_limited(file)
+    let text = files::read_text(file, FILE_BYTES_MAX)
         .map_err(|error| CliError::usage(format!("--fio {name}: {error}")).hint("pass the path of a fio job file"))?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let options = JobFileOptions { name: &stem, placements };
@@ -82,7 +81,7 @@ pub fn text(name: &str) -> Result<(String, String), CliError> {
         detail!("experiment: {name}, built in");
         return Ok(((*file).into(), (*text).into()));
     }
-    let text = read_limited(Path::new(name)).map_err(|error| {
+    let text = files::read_text(Path::new(name), FILE_BYTES_MAX).map_err(|error| {
         let names: Vec<_> = BUILT_IN.iter().filter_map(|(file, _)| Path::new(file).file_stem()?.to_str()).collect();
         let list = format!("built in: {}; or use the path of a TOML file", names.join(", "));
         CliError::usage(format!("cannot read experiment '{name}': {error}")).hint(hint(name, &names, &list))
@@ -93,14 +92,3 @@ pub fn text(name: &str) -> Result<(String, String), CliError> {
 
 /// Maximum size of an experiment or job file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// Reads a text file of limited size; `/dev/zero` has no end.
-fn read_limited(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("it is larger than {} MiB, the maximum size of such a file", FILE_BYTES_MAX >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(text)
-}
