@@ -15,8 +15,8 @@ use crate::{HostList, JobName, NODES_MAX, NodeName};
 /// Prefix of the names of nearfar's batch jobs.
 const PREFIX: &str = "nearfar-";
 
-/// Messages of srun about a step whose batch job ended before or while it ran. The credential is revoked if the job ends
-/// between the creation of the step and its start on the node. A step that ignores SIGTERM is cancelled and killed.
+/// Messages of srun if the batch job of a step ends before the step does. Slurm cancels a running step, and revokes the
+/// credential of a step that was created but has not started on its node.
 const JOB_ENDED: [&str; 6] = [
     ": Terminated",
     "CANCELLED AT",

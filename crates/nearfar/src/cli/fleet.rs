@@ -54,7 +54,7 @@ pub struct SlurmArgs {
     /// Account of the jobs [default: that of the user]
     #[arg(long, value_name = "ACCOUNT", value_parser = slurm_name, help_heading = "Slurm")]
     pub account: Option<String>,
-    /// Quality of service of the jobs [default: that of the account]
+    /// Quality of service (QOS) of the jobs [default: that of the account]
     #[arg(long, value_name = "QOS", value_parser = slurm_name, help_heading = "Slurm")]
     pub qos: Option<String>,
 }

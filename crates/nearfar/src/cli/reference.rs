@@ -57,8 +57,8 @@ fn rows(page: &str) -> impl Iterator<Item = Vec<String>> {
     })
 }
 
-/// Text without Markdown: code without backticks, links without targets. A link in parentheses is omitted, because it
-/// only refers to another page.
+/// Removes backticks and the targets of links. A link in parentheses is removed as a whole, because it only refers to
+/// another page.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

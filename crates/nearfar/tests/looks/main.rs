@@ -1,6 +1,6 @@
-//! Checks of reports in Chromium, at phone, tablet and desktop width, light and dark, and printed: no network requests and no
-//! console messages, no horizontal scrolling, accessible names of images and tables, order of headings, text contrast,
-//! and folded parts on paper. Screenshots for visual inspection are in target/looks.
+//! Opens reports in Chromium at the widths of a phone, a tablet and a desktop, in light and dark mode, and prints them.
+//! Checks that a page makes no network requests, writes nothing to the console and does not scroll sideways, and checks
+//! names of images and tables, order of headings, text contrast, and folded parts on paper. Screenshots are in target/looks.
 
 mod browser;
 mod live;

@@ -1,5 +1,5 @@
-//! Metrics in the text format that OpenMetrics 1.0 and Prometheus 0.0.4 have in common. All are gauges, the only fitting
-//! type of both. Must not depend on the content of metrics.
+//! Writes metrics in the subset of the text format that OpenMetrics 1.0 and Prometheus 0.0.4 share. Every metric is a
+//! gauge. Must not depend on the content of metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -179,9 +179,9 @@ const MODIFIERS: &[PolicyInfo] = &[
         name: "files:local",
         about: "cached pages of the command's files on the nodes of its CPUs: compact+interleave+files:local",
     },
-    PolicyInfo { name: "files:interleave", about: "these pages interleaved over all nodes" },
-    PolicyInfo { name: "files:node:N", about: "these pages on memory node N" },
-    PolicyInfo { name: "files:cold", about: "these pages dropped before each trial" },
+    PolicyInfo { name: "files:interleave", about: "cached pages of the command's files interleaved over all nodes" },
+    PolicyInfo { name: "files:node:N", about: "cached pages of the command's files on memory node N" },
+    PolicyInfo { name: "files:cold", about: "cached pages of the command's files dropped before each trial" },
     PolicyInfo {
         name: "expand:SIZE",
         about: "at most SIZE of DRAM, the rest far, as with nearfar expand: one-core+expand:2GiB",
