@@ -195,7 +195,7 @@ mod tests {
     fn pages_are_placed_without_reading_others() {
         let (_dir, path) = cached_data();
         let memory = |nodes: &NodeSet| MemoryPolicy::Bind(nodes.clone());
-        let nodes = Proc::live().memory_nodes().unwrap_or_default();
+        let nodes = memory_nodes();
         match place(&path, &nodes) {
             Err(PageCacheError::MemoryFileSystem | PageCacheError::NotMoved(_)) => {
                 return println!("skipped: pages_are_placed_without_reading_others: files or nodes of this directory");

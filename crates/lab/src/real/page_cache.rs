@@ -44,11 +44,9 @@ impl Requirement<'_> {
     /// Returns the nodes that cached pages are moved to, an empty set if they are dropped; `None` without a requirement.
     fn nodes(self, launch: &SpawnSpec) -> Option<NodeSet> {
         match (self.placement, self.parameter) {
-            (Some(FilePolicy::Local), _) => Some(page_cache::nodes_of(&launch.cpus, &MemoryPolicy::Kernel)),
-            (Some(FilePolicy::Interleave(nodes)), _) => Some(nodes.clone()),
-            (Some(FilePolicy::Node(node)), _) => Some([*node].into_iter().collect()),
-            (Some(FilePolicy::Cold), _) | (None, PageCache::Cold) => Some(NodeSet::new()),
+            (Some(policy), _) => Some(policy.nodes(|| page_cache::nodes_of(&launch.cpus, &MemoryPolicy::Kernel))),
             (None, PageCache::Placed) => Some(page_cache::nodes_of(&launch.cpus, &launch.memory)),
+            (None, PageCache::Cold) => Some(NodeSet::new()),
             (None, PageCache::AsFound) => None,
         }
     }

@@ -6,7 +6,7 @@ use model::stats::statistics::median;
 use model::values::capture::Capture;
 use model::values::comparison::ComparedValue;
 use model::values::plan::{By, Plan, StoppingRule};
-use model::values::record::{RunId, RunRecord, VerdictCounts};
+use model::values::record::{RunId, RunRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::topology::Topology;
 use model::values::units::Nanos;
@@ -96,19 +96,10 @@ fn finding(samples: Vec<f64>) -> RunFinding {
     let cell = CellFinding {
         workload: "command".into(),
         test: "command".into(),
-        parameters: std::collections::BTreeMap::new(),
         placement: "kernel".into(),
         threads: 1,
-        cpus: String::new(),
-        memory: String::new(),
-        reason: String::new(),
         metrics: vec![metric],
-        outside_means: false,
-        verdicts: VerdictCounts::default(),
-        cpu_load: Vec::new(),
-        node_pages: Vec::new(),
-        reasons: Vec::new(),
-        caveats: Vec::new(),
+        ..CellFinding::default()
     };
     RunFinding { cells: vec![cell], skipped: Vec::new(), passes: false }
 }

@@ -7,7 +7,7 @@ use model::analysis::survey::{Survey, SurveyOptions, survey};
 use model::stats::statistics::{CONFIDENCE, median, median_interval};
 use model::values::capture::Capture;
 use model::values::plan::{Plan, StoppingRule};
-use model::values::record::{RunId, RunRecord, VerdictCounts};
+use model::values::record::{RunId, RunRecord};
 use model::values::settings::{FactValue, Settings};
 use model::values::topology::Topology;
 use model::values::units::Nanos;
@@ -152,19 +152,10 @@ fn cell(test: usize, mut samples: Vec<f64>) -> CellFinding {
     CellFinding {
         workload: format!("test {test}"),
         test: format!("test {test}"),
-        parameters: std::collections::BTreeMap::new(),
         placement: "kernel".into(),
         threads: 1,
-        cpus: String::new(),
-        memory: String::new(),
-        reason: String::new(),
         metrics: vec![metric],
-        verdicts: VerdictCounts::default(),
-        cpu_load: Vec::new(),
-        node_pages: Vec::new(),
-        reasons: Vec::new(),
-        outside_means: false,
-        caveats: Vec::new(),
+        ..CellFinding::default()
     }
 }
 

@@ -199,7 +199,6 @@ mod tests {
     use crate::analysis::finding::MetricFinding;
     use crate::values::placement::Placement;
     use crate::values::plan::StoppingRule;
-    use crate::values::record::VerdictCounts;
     use crate::values::units::Nanos;
     use crate::values::workload::Parameters;
 
@@ -267,16 +266,8 @@ mod tests {
             parameters: parameters.iter().map(|(name, value)| (name.to_string(), written(value))).collect(),
             placement: placement.to_string(),
             threads: *threads,
-            cpus: String::new(),
-            memory: String::new(),
-            reason: String::new(),
             metrics: results.iter().map(metric).collect(),
-            verdicts: VerdictCounts::default(),
-            cpu_load: Vec::new(),
-            node_pages: Vec::new(),
-            reasons: Vec::new(),
-            outside_means: false,
-            caveats: Vec::new(),
+            ..CellFinding::default()
         }
     }
 

@@ -158,6 +158,17 @@ impl fmt::Display for MemoryPolicy {
 }
 
 impl FilePolicy {
+    /// Returns the nodes that cached pages are moved to, an empty set if they are dropped. `local` returns those of the
+    /// CPUs of the command.
+    pub fn nodes(&self, local: impl FnOnce() -> NodeSet) -> NodeSet {
+        match self {
+            Self::Local => local(),
+            Self::Interleave(nodes) => nodes.clone(),
+            Self::Node(node) => [*node].into_iter().collect(),
+            Self::Cold => NodeSet::new(),
+        }
+    }
+
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Local => "cached pages of its files on the memory nodes of these CPUs".into(),

@@ -1,10 +1,8 @@
 //! Figures of CPU load: one bar per CPU. Every value comes from the finding.
 
-use std::collections::BTreeSet;
-
 use model::analysis::finding::{CellFinding, CpuLoad};
 
-use super::stacked::{Content, ROWS_MAX, StackedFigure, stacked};
+use super::stacked::{Bar, Bars, StackedFigure, stacked};
 use crate::style::clean;
 
 /// The kinds of CPU time.
@@ -12,20 +10,8 @@ const KINDS: [&str; 6] = ["user", "system", "irq", "softirq", "iowait", "steal"]
 
 /// Draws the cells of one test. `None` if they have no load.
 pub(crate) fn loads(test: &str, cells: &[CellFinding]) -> Option<StackedFigure> {
-    let all: BTreeSet<u32> = cells.iter().flat_map(|cell| &cell.cpu_load).map(|load| load.cpu.0).collect();
-    let metric = cells.first()?.metrics.first()?;
-    let shares =
-        |cell: &CellFinding, cpu: u32| cell.cpu_load.iter().find(|load| load.cpu.0 == cpu).map(shares).map(Vec::from);
-    (!all.is_empty()).then(|| {
-        stacked(&Content {
-            title: format!("{test}: {} in {}, and the load of each CPU", metric.name, metric.unit),
-            description: description(&cells[..cells.len().min(ROWS_MAX)]),
-            kinds: &KINDS,
-            bars: all.into_iter().collect(),
-            cells,
-            shares: &shares,
-        })
-    })
+    let of = |cell: &CellFinding| cell.cpu_load.iter().map(bar).collect();
+    stacked(test, cells, &Bars { subject: "the load of each CPU", kinds: &KINDS, of, description })
 }
 
 /// A description of the figure for screen readers: the load of each busy CPU.
@@ -41,8 +27,9 @@ fn description(cells: &[CellFinding]) -> String {
 }
 
 /// In the order of [`KINDS`]; the rest is idle.
-fn shares(load: &CpuLoad) -> [f64; 6] {
-    [load.user, load.system, load.irq, load.softirq, load.iowait, load.steal]
+fn bar(load: &CpuLoad) -> Bar {
+    let shares = vec![load.user, load.system, load.irq, load.softirq, load.iowait, load.steal];
+    Bar { number: load.cpu.0, shares }
 }
 
 #[cfg(test)]

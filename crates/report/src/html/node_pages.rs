@@ -1,10 +1,8 @@
 //! Figures of the memory of commands: one bar per memory node. Every value comes from the finding.
 
-use std::collections::BTreeSet;
-
 use model::analysis::finding::{CellFinding, NodePages};
 
-use super::stacked::{Content, ROWS_MAX, StackedFigure, stacked};
+use super::stacked::{Bar, Bars, StackedFigure, stacked};
 use crate::style::clean;
 
 /// The kinds of pages.
@@ -12,21 +10,8 @@ const KINDS: [&str; 5] = ["memory", "program", "library", "data", "other-files"]
 
 /// Draws the cells of one test. `None` if no pages were observed.
 pub(crate) fn node_pages(test: &str, cells: &[CellFinding]) -> Option<StackedFigure> {
-    let all: BTreeSet<u32> = cells.iter().flat_map(|cell| &cell.node_pages).map(|pages| pages.node.0).collect();
-    let metric = cells.first()?.metrics.first()?;
-    let shares = |cell: &CellFinding, node: u32| {
-        cell.node_pages.iter().find(|pages| pages.node.0 == node).map(shares).map(Vec::from)
-    };
-    (!all.is_empty()).then(|| {
-        stacked(&Content {
-            title: format!("{test}: {} in {}, and the memory on each node", metric.name, metric.unit),
-            description: description(&cells[..cells.len().min(ROWS_MAX)]),
-            kinds: &KINDS,
-            bars: all.into_iter().collect(),
-            cells,
-            shares: &shares,
-        })
-    })
+    let of = |cell: &CellFinding| cell.node_pages.iter().map(bar).collect();
+    stacked(test, cells, &Bars { subject: "the memory on each node", kinds: &KINDS, of, description })
 }
 
 /// A description of the figure for screen readers: the share of each node.
@@ -42,8 +27,9 @@ fn description(cells: &[CellFinding]) -> String {
 }
 
 /// In the order of [`KINDS`].
-fn shares(pages: &NodePages) -> [f64; 5] {
-    [pages.memory, pages.program, pages.library, pages.data, pages.other_files]
+fn bar(pages: &NodePages) -> Bar {
+    let shares = vec![pages.memory, pages.program, pages.library, pages.data, pages.other_files];
+    Bar { number: pages.node.0, shares }
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ fn load_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> {
     if cells.len() > ROWS_MAX || cells.iter().any(|cell| cell.cpu_load.len() > BARS_MAX) {
         caption += &format!(" The first {ROWS_MAX} placements and {BARS_MAX} cpus; the table has more.");
     }
-    Some(stacked_part(&figure, caption, load_grid(&cells.iter().collect::<Vec<_>>()), limits))
+    Some(stacked_part(&figure, caption, load_grid(cells), limits))
 }
 
 /// The memory on each node next to the medians of a test.
@@ -220,7 +220,7 @@ fn pages_part(cells: &[CellFinding], limits: &PageLimits) -> Option<FigurePart> 
          memory and mapped files of the trial; means of the trials. Files that are only read are not included.",
         clean(&cells[0].test)
     );
-    Some(stacked_part(&figure, caption, pages_grid(&cells.iter().collect::<Vec<_>>()), limits))
+    Some(stacked_part(&figure, caption, pages_grid(cells), limits))
 }
 
 /// A figure of stacked bars with its data. Columns `test` and the repeated names are redundant next to the figure.

@@ -1,6 +1,8 @@
 //! Figures of stacked bars next to the medians of the placements of a test: one row per placement, one bar per CPU or
 //! memory node, whose full height is 100 percent. Decides layout only; does not know what the bars mean.
 
+use std::collections::BTreeSet;
+
 use askama::Template;
 use model::analysis::finding::CellFinding;
 
@@ -27,18 +29,21 @@ const NUMBER_WIDTH: f64 = 17.0;
 pub(crate) const BARS_MAX: usize = 230;
 pub(crate) const ROWS_MAX: usize = 40;
 
-/// Names and values of a figure.
-pub(super) struct Content<'a> {
-    pub title: String,
-    /// Alternative text for screen readers.
-    pub description: String,
+/// A bar: the number below it, and its percentages by kind.
+pub(super) struct Bar {
+    pub number: u32,
+    pub shares: Vec<f64>,
+}
+
+/// The meaning of the bars of a figure.
+pub(super) struct Bars {
+    /// Completes the title: the load of each CPU.
+    pub subject: &'static str,
     /// The kinds from the bottom of a bar to its top; also their CSS classes.
     pub kinds: &'static [&'static str],
-    /// Numbers of the bars.
-    pub bars: Vec<u32>,
-    pub cells: &'a [CellFinding],
-    /// Returns the percentages of a bar by kind; `None` if the cell does not have it.
-    pub shares: &'a dyn Fn(&CellFinding, u32) -> Option<Vec<f64>>,
+    pub of: fn(&CellFinding) -> Vec<Bar>,
+    /// Returns the alternative text for screen readers.
+    pub description: fn(&[CellFinding]) -> String,
 }
 
 /// A figure, ready for its template.
@@ -67,35 +72,40 @@ struct StackedRow {
     kinds: Vec<(&'static str, String)>,
 }
 
-/// Draws the first rows and bars, at most [`ROWS_MAX`] and [`BARS_MAX`].
-pub(super) fn stacked(content: &Content<'_>) -> StackedFigure {
-    let bars = &content.bars[..content.bars.len().min(BARS_MAX)];
-    let pitch = ((WIDTH - BARS_X) / bars.len() as f64).min(PITCH_MAX);
-    let shown = &content.cells[..content.cells.len().min(ROWS_MAX)];
+/// Draws the first cells of one test and their first bars, at most [`ROWS_MAX`] and [`BARS_MAX`]. `None` without bars.
+pub(super) fn stacked(test: &str, cells: &[CellFinding], bars: &Bars) -> Option<StackedFigure> {
+    let all: BTreeSet<u32> = cells.iter().flat_map(bars.of).map(|bar| bar.number).collect();
+    let numbers: Vec<u32> = all.into_iter().take(BARS_MAX).collect();
+    let metric = cells.first()?.metrics.first()?;
+    if numbers.is_empty() {
+        return None;
+    }
+    let pitch = ((WIDTH - BARS_X) / numbers.len() as f64).min(PITCH_MAX);
+    let shown = &cells[..cells.len().min(ROWS_MAX)];
     let bottom = ROW_HEIGHT * shown.len() as f64;
     // Prevents overlapping numbers.
     let stride = (NUMBER_WIDTH / pitch).ceil() as usize;
-    let numbers = bars.iter().enumerate().step_by(stride);
-    let kinds = content.kinds.iter().enumerate();
-    StackedFigure {
-        description: content.description.clone(),
-        title: clean(&content.title),
+    let labelled = numbers.iter().enumerate().step_by(stride);
+    let kinds = bars.kinds.iter().enumerate();
+    Some(StackedFigure {
+        description: (bars.description)(shown),
+        title: clean(&format!("{test}: {} in {}, and {}", metric.name, metric.unit, bars.subject)),
         width: pixels(WIDTH),
         height: pixels(bottom + FOOT_HEIGHT),
         bottom: pixels(bottom),
         value_x: pixels(VALUE_X),
-        rows: shown.iter().enumerate().map(|(index, cell)| row(content, cell, index, pitch)).collect(),
-        numbers: numbers.map(|(at, bar)| (pixels(BARS_X + (at as f64 + 0.4) * pitch), bar.to_string())).collect(),
+        rows: shown.iter().enumerate().map(|(index, cell)| row(bars, cell, index, &numbers, pitch)).collect(),
+        numbers: labelled.map(|(at, bar)| (pixels(BARS_X + (at as f64 + 0.4) * pitch), bar.to_string())).collect(),
         legend: kinds.map(|(at, kind)| (pixels(BARS_X + LEGEND_PITCH * at as f64), *kind)).collect(),
-    }
+    })
 }
 
-fn row(content: &Content<'_>, cell: &CellFinding, index: usize, pitch: f64) -> StackedRow {
+fn row(bars: &Bars, cell: &CellFinding, index: usize, numbers: &[u32], pitch: f64) -> StackedRow {
     let top = ROW_HEIGHT * index as f64 + 6.0;
     let mut frames = String::new();
-    let mut kinds: Vec<(&str, String)> = content.kinds.iter().map(|kind| (*kind, String::new())).collect();
-    for (at, number) in content.bars.iter().take(BARS_MAX).enumerate() {
-        let Some(shares) = (content.shares)(cell, *number) else { continue };
+    let mut kinds: Vec<(&str, String)> = bars.kinds.iter().map(|kind| (*kind, String::new())).collect();
+    for Bar { number, shares } in (bars.of)(cell) {
+        let Ok(at) = numbers.binary_search(&number) else { continue };
         let (x, width) = (BARS_X + at as f64 * pitch, pitch * 0.8);
         frames += &bar(x, top, width, BAR_HEIGHT);
         let mut base = top + BAR_HEIGHT;
@@ -136,38 +146,21 @@ pub(super) mod tests {
         CellFinding {
             workload: "io".into(),
             test: "io".into(),
-            parameters: std::collections::BTreeMap::new(),
             placement: placement.into(),
             threads: 1,
-            cpus: String::new(),
-            memory: String::new(),
-            reason: String::new(),
-            metrics: Vec::new(),
-            cpu_load: Vec::new(),
-            node_pages: Vec::new(),
-            verdicts: model::values::record::VerdictCounts::default(),
-            reasons: Vec::new(),
-            outside_means: false,
-            caveats: Vec::new(),
+            ..CellFinding::default()
         }
     }
 
     #[test]
     fn kinds_are_stacked_and_empty_bars_have_only_a_frame() {
-        let shares = |_: &CellFinding, bar: u32| match bar {
-            0 => Some(vec![50.0, 0.0, 25.0]),
-            2 => Some(vec![0.0; 3]),
-            _ => None,
-        };
-        let content = Content {
-            title: String::new(),
-            description: String::new(),
+        let bars = Bars {
+            subject: "",
             kinds: &["user", "system", "irq"],
-            bars: vec![0, 1, 2],
-            cells: &[cell("one-core")],
-            shares: &shares,
+            of: |_| vec![Bar { number: 0, shares: vec![50.0, 0.0, 25.0] }, Bar { number: 2, shares: vec![0.0; 3] }],
+            description: |_| String::new(),
         };
-        let row = row(&content, &content.cells[0], 0, 10.0);
+        let row = row(&bars, &cell("one-core"), 0, &[0, 1, 2], 10.0);
         assert_eq!(row.frames, "M300 6h8v46h-8zM320 6h8v46h-8z", "bar 1 is missing");
         assert_eq!(row.kinds[0], ("user", "M300 29h8v23h-8z".into()));
         assert_eq!(row.kinds[2], ("irq", "M300 17.5h8v11.5h-8z".into()));

@@ -235,8 +235,8 @@ fn verdict_words(verdicts: VerdictCounts) -> (String, Tone) {
 mod tests {
     use std::collections::BTreeSet;
 
-    use model::analysis::finding::CpuLoad;
-    use model::values::id_set::CpuId;
+    use model::analysis::finding::{CpuLoad, NodePages};
+    use model::values::id_set::{CpuId, NodeId};
     use model::values::trial::TrialId;
     use serde_json::Value;
 
@@ -284,6 +284,8 @@ mod tests {
     fn cell() -> CellFinding {
         let load =
             CpuLoad { cpu: CpuId(0), user: 0., system: 0., irq: 0., softirq: 0., iowait: 0., idle: 100., steal: 0. };
+        let node = NodeId(0);
+        let pages = NodePages { node, memory: 100., program: 0., library: 0., data: 0., other_files: 0. };
         CellFinding {
             workload: "chase".into(),
             test: "chase".into(),
@@ -296,7 +298,7 @@ mod tests {
             metrics: vec![metric()],
             verdicts: VerdictCounts::default(),
             cpu_load: vec![load],
-            node_pages: Vec::new(),
+            node_pages: vec![pages],
             reasons: vec![("steal".into(), 1)],
             outside_means: false,
             caveats: vec!["one trial".into()],

@@ -8,7 +8,6 @@ mod forecast;
 mod index;
 mod lists;
 mod load;
-mod pages;
 mod prediction;
 mod race;
 mod run;
@@ -32,8 +31,7 @@ pub(crate) use comparison::{caption, comparison_grid, headnotes, long_grid, mean
 pub(crate) use efficiency::{EFFICIENCY, efficiency_grid};
 pub(crate) use index::{caption as index_caption, index_grid, index_notes};
 pub(crate) use lists::ending;
-pub(crate) use load::load_grid;
-pub(crate) use pages::pages_grid;
+pub(crate) use load::{load_grid, pages_grid};
 pub(crate) use run::{
     caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, skipped_grid,
 };

@@ -50,7 +50,6 @@ fn split(cell: &CellFinding) -> (&str, Vec<(&str, &str)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::record::VerdictCounts;
 
     fn cell(test: &str, parameters: &[(&str, &str)]) -> CellFinding {
         CellFinding {
@@ -59,16 +58,7 @@ mod tests {
             parameters: parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             placement: "kernel".into(),
             threads: 1,
-            cpus: String::new(),
-            memory: String::new(),
-            reason: String::new(),
-            metrics: Vec::new(),
-            cpu_load: Vec::new(),
-            node_pages: Vec::new(),
-            verdicts: VerdictCounts::default(),
-            reasons: Vec::new(),
-            outside_means: false,
-            caveats: Vec::new(),
+            ..CellFinding::default()
         }
     }
 

@@ -1,14 +1,12 @@
 //! Tests of comparisons.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::stats::statistics::median;
 use crate::values::capture::Capture;
 use crate::values::comparison::Difference;
 use crate::values::plan::StoppingRule;
-use crate::values::record::{ImportedRow, RunId, VerdictCounts};
+use crate::values::record::{ImportedRow, RunId};
 use crate::values::settings::{FactValue, Settings};
 use crate::values::topology::Topology;
 use crate::values::units::Nanos;
@@ -53,12 +51,8 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
     CellFinding {
         workload: test.into(),
         test: test.into(),
-        parameters: BTreeMap::new(),
         placement: placement.into(),
         threads: 2,
-        cpus: String::new(),
-        memory: String::new(),
-        reason: String::new(),
         metrics: vec![MetricFinding {
             name: "m".into(),
             unit: "u".into(),
@@ -73,12 +67,7 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
             trials: Vec::new(),
             suspect: Vec::new(),
         }],
-        cpu_load: Vec::new(),
-        node_pages: Vec::new(),
-        verdicts: VerdictCounts::default(),
-        reasons: Vec::new(),
-        outside_means: false,
-        caveats: Vec::new(),
+        ..CellFinding::default()
     }
 }
 

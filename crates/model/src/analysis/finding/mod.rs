@@ -32,7 +32,7 @@ pub struct RunFinding {
 }
 
 /// Summary of a cell over its measured trials that are not invalid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellFinding {
     pub workload: String,
     /// Name of the test in tables.

@@ -99,8 +99,6 @@ impl<'a> Reason<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::super::CellFinding;
     use super::*;
     use crate::values::record::VerdictCounts;
@@ -109,19 +107,11 @@ mod tests {
         CellFinding {
             workload: test.into(),
             test: test.into(),
-            parameters: BTreeMap::new(),
             placement: placement.into(),
             threads: 1,
-            cpus: String::new(),
-            memory: String::new(),
-            reason: String::new(),
-            metrics: Vec::new(),
             verdicts: VerdictCounts { valid: 4, suspect: 10, invalid: 0 },
-            cpu_load: Vec::new(),
-            node_pages: Vec::new(),
             reasons: reasons.iter().map(|(text, count)| ((*text).into(), *count)).collect(),
-            outside_means: false,
-            caveats: Vec::new(),
+            ..CellFinding::default()
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
-use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};
+use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::topology::Topology;
 
 /// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.
@@ -82,12 +82,7 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
 
 /// Returns the line for files that the user names.
 fn files_of_placement(placement: &Placement, topology: &Topology) -> Option<String> {
-    let nodes = match placement.files.as_ref()? {
-        FilePolicy::Local => topology.local_nodes(&placement.cpus()),
-        FilePolicy::Interleave(nodes) => nodes.clone(),
-        FilePolicy::Node(node) => [*node].into_iter().collect(),
-        FilePolicy::Cold => NodeSet::new(),
-    };
+    let nodes = placement.files.as_ref()?.nodes(|| topology.local_nodes(&placement.cpus()));
     Some(file_line(&nodes, "FILE..."))
 }
 

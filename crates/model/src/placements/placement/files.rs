@@ -1,10 +1,10 @@
 //! Placement of the cached pages of a command's files: the part `files:` of a placement's name. Must not move pages.
 
 use super::cores::CoreIndex;
-use super::memory::{check_node, main_memory};
+use super::memory::{check_node, main_memory, several};
 use super::policy::node;
 use super::{PlacementError, parts};
-use crate::values::id_set::{NodeId, NodeSet};
+use crate::values::id_set::NodeId;
 use crate::values::placement::{FilePolicy, Placement};
 use crate::values::suggest::suggestions;
 
@@ -51,7 +51,9 @@ pub(super) fn place(index: &CoreIndex, placement: &mut Placement, rule: FileRule
     let policy = match rule {
         FileRule::Local if !placement.is_pinned() => return Err(PlacementError::Invalid(no_cpus())),
         FileRule::Local => FilePolicy::Local,
-        FileRule::Interleave => FilePolicy::Interleave(several_nodes(index).map_err(PlacementError::Unavailable)?),
+        FileRule::Interleave => {
+            FilePolicy::Interleave(several(main_memory(index)).map_err(PlacementError::Unavailable)?)
+        }
         FileRule::Node(node) => {
             check_node(index, node).map_err(PlacementError::Unavailable)?;
             FilePolicy::Node(node)
@@ -61,14 +63,6 @@ pub(super) fn place(index: &CoreIndex, placement: &mut Placement, rule: FileRule
     placement.reason = format!("{}; {}", placement.reason, policy.reason());
     placement.files = Some(policy);
     Ok(())
-}
-
-fn several_nodes(index: &CoreIndex) -> Result<NodeSet, String> {
-    let nodes: NodeSet = main_memory(index).into_iter().collect();
-    if nodes.len() < 2 {
-        return Err("this machine has one memory node, so interleaving has no effect".into());
-    }
-    Ok(nodes)
 }
 
 #[cfg(test)]

@@ -181,21 +181,23 @@ pub(crate) fn main_memory(index: &CoreIndex) -> Vec<NodeId> {
     if main.len() > 1 { main } else { index.memory_nodes() }
 }
 
-fn interleave(index: &CoreIndex) -> Result<WithReason, String> {
-    let nodes: NodeSet = main_memory(index).into_iter().collect();
+/// Returns the nodes over which pages can be interleaved.
+pub(super) fn several(nodes: Vec<NodeId>) -> Result<NodeSet, String> {
     if nodes.len() < 2 {
         return Err("this machine has one memory node, so interleaving has no effect".into());
     }
+    Ok(nodes.into_iter().collect())
+}
+
+fn interleave(index: &CoreIndex) -> Result<WithReason, String> {
+    let nodes = several(main_memory(index))?;
     let text = format!("memory interleaved over {}", reason::nodes(&nodes));
     Ok((MemoryPolicy::Interleave(nodes), text))
 }
 
 /// Uses all tiers, because weights exist to combine tiers of different speed.
 fn weighted(index: &CoreIndex, features: KernelFeatures) -> Result<WithReason, String> {
-    let nodes: NodeSet = index.memory_nodes().into_iter().collect();
-    if nodes.len() < 2 {
-        return Err("this machine has one memory node, so interleaving has no effect".into());
-    }
+    let nodes = several(index.memory_nodes())?;
     if !features.weighted_interleave {
         return Err(NO_WEIGHTS.into());
     }
