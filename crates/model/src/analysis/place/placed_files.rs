@@ -47,3 +47,22 @@ fn line(start: &PageCacheStart) -> Option<String> {
         file_line(&start.nodes, &paths.join(" "))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::id_set::NodeId;
+
+    #[test]
+    fn only_moved_files_have_a_line() {
+        let start = |nodes: &[u32], files: &[&str]| PageCacheStart {
+            nodes: nodes.iter().copied().map(NodeId).collect(),
+            equalised: files.iter().map(|file| (*file).into()).collect(),
+            ..PageCacheStart::default()
+        };
+        let moved = line(&start(&[0, 2], &["/data/a", "/data/b c"]));
+        assert_eq!(moved.as_deref(), Some("nearfar files --nodes 0,2 /data/a '/data/b c'"));
+        assert_eq!(line(&start(&[], &["/data/a"])), None, "dropped");
+        assert_eq!(line(&start(&[0], &[])), None, "kept by others");
+    }
+}
