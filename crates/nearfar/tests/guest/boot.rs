@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Exit status of `scripts/guest` if this machine lacks something. Jobs end with status 0.
-const MISSING: i32 = 3;
+pub const MISSING: i32 = 3;
 /// Exit status of `scripts/guest` if the guest crashed before the end of the job.
-const DIED: i32 = 125;
+pub const DIED: i32 = 125;
 /// Attempts to boot. While Linux patches its own code during boot, the emulator sometimes executes a half-patched
-/// instruction on another CPU, or loses an interrupt between CPUs. The kernel then crashes or locks up before the job.
+/// instruction on another CPU, or loses an interrupt between CPUs. The kernel then crashes, locks up or waits forever
+/// before the job.
 const BOOTS_MAX: u32 = 3;
 /// The library that the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
@@ -82,11 +83,11 @@ pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
                 return Ok(JobOutput { steps, trials });
             }
             Some(MISSING) => return Err(stderr.lines().collect::<Vec<_>>().join("; ")),
-            Some(DIED) => println!("the guest crashed, booting again: {}", crash_message(&stderr)),
+            Some(DIED) => println!("booting again: {}", crash_message(&stderr)),
             _ => panic!("scripts/guest: {}: {stderr}\n{}", output.status, String::from_utf8_lossy(&output.stdout)),
         }
     }
-    Err(format!("the guest crashed {BOOTS_MAX} times"))
+    Err(format!("the guest crashed or did not boot {BOOTS_MAX} times"))
 }
 
 /// Creates a sparse file with ext4 in a directory, and returns the options of QEMU that make it the disk `/dev/vda`.
@@ -141,9 +142,19 @@ fn trials(steps: &BTreeMap<String, Step>, store: &Path) -> BTreeMap<String, Vec<
     steps.iter().filter_map(of_step).collect()
 }
 
-/// Returns the line in which the guest's kernel reports its crash.
+/// Returns the line in which the guest's kernel reports its crash, or else the first line of `scripts/guest`.
 fn crash_message(stderr: &str) -> &str {
-    stderr.lines().find(|line| line.contains("Oops") || line.contains("panic")).unwrap_or("no message")
+    let reported = stderr.lines().find(|line| line.contains("Oops") || line.contains("panic"));
+    reported.or(stderr.lines().next()).unwrap_or("no message")
+}
+
+/// Boots a guest whose first process does nothing, and returns the output of `scripts/guest`.
+pub fn boot_in_vain(boot_limit: &str) -> std::io::Result<Output> {
+    let _permit = Permit::wait();
+    Command::new(Path::new(ROOT).join("scripts/guest"))
+        .args(["--program", env!("CARGO_BIN_EXE_nearfar"), "--offline", "--boot-limit", boot_limit])
+        .args(["--append", "rdinit=/bin/cat", "true"])
+        .output()
 }
 
 /// Compiles `meddle.c` for the guest.

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::boot::{Boot, boot};
+use crate::boot::{Boot, DIED, MISSING, boot, boot_in_vain};
 use crate::trials::assert_verified;
 
 fn nearfar(store: &Path, args: &[&str]) -> Output {
@@ -71,4 +71,17 @@ fn boots_with_different_parameters_are_separate_columns() {
     let compared: Value = serde_json::from_slice(&compared.stdout).expect("compare prints JSON");
     assert_eq!(compared["baseline"], "plain, kernel", "{compared:#}");
     assert!(compared["columns"].as_array().is_some_and(|all| all.contains(&"numa=fake=4, kernel+interleave".into())));
+}
+
+#[test]
+fn boot_without_end_is_ended() {
+    let output = boot_in_vain("5").expect("scripts/guest starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(MISSING) => println!("skipped: boot_without_end_is_ended: {stderr}"),
+        status => {
+            assert_eq!(status, Some(DIED), "{stderr}");
+            assert!(stderr.starts_with("guest: the guest did not boot within 5 s;"), "{stderr}");
+        }
+    }
 }
