@@ -112,6 +112,8 @@ pub(crate) struct WatchScope {
     pub migrations_counted: bool,
     /// Whether files are recorded on a machine with one memory node, too.
     pub lists_files: bool,
+    /// Whether processes that still run this program are not part of the trial, because they only start it.
+    pub ignores_own_program: bool,
 }
 
 /// The first process of a trial, which leads its own process group.
@@ -315,7 +317,7 @@ impl TrialMonitor {
         // Thread time, as in `sample`.
         let began = thread_time::used();
         let mut sum = NumaPages::default();
-        for pid in pids {
+        for pid in pids.iter().filter(|pid| !self.scope.ignores_own_program || !self.proc.runs_this_program(**pid)) {
             self.peak = self.peak.max(self.proc.peak_memory(*pid));
             match self.proc.numa_pages(*pid, &self.memory_mounts) {
                 Ok(pages) => sum.add(&pages),
@@ -485,8 +487,13 @@ mod tests {
     fn moved_pages_are_not_hidden_by_a_larger_reading() {
         let node_0 = || NodeSet::parse_list("0").unwrap();
         let check_of = |memory: MemoryPolicy, readings: &[&[(u32, u64)]], expected: &[(u32, u64)]| {
-            let scope =
-                WatchScope { memory, local_nodes: Some(node_0()), migrations_counted: true, lists_files: false };
+            let scope = WatchScope {
+                memory,
+                local_nodes: Some(node_0()),
+                migrations_counted: true,
+                lists_files: false,
+                ignores_own_program: false,
+            };
             let leader = Leader::observe(&Proc::live(), 1, Instant::now(), None);
             let mut monitor = TrialMonitor::new(Proc::live(), leader, scope);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();

@@ -34,6 +34,7 @@ mod syscall;
 
 pub use syscall::SyscallError;
 mod sysfs;
+pub mod text_copy;
 mod thread_counts;
 pub mod thread_time;
 pub mod token;

@@ -246,11 +246,13 @@ fn cell_key_is_this_text() {
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],
         budget: Some(DramBudget { dram: Bytes(3 << 29), steered: true }),
         files: Some(FilePolicy::Interleave(nodes())),
+        copies_text: true,
     };
     let full_cell = Cell::new(&spec, "s".into(), Parameters(values), full);
     let placed = "threads=2 cpus=0-2 memory=interleave 0-1,3 second=4-5,9";
     let interrupts = "irq=eth0:virtio0-req.0>2-3 irq=eth0:virtio0-req.0>as-found";
-    let key = format!("{stream} @ compact+interleave {placed} {interrupts} dram=expand:1.5GiB files=interleave 0-1,3");
+    let parts = "dram=expand:1.5GiB files=interleave 0-1,3 text=copy";
+    let key = format!("{stream} @ compact+interleave {placed} {interrupts} {parts}");
     assert_eq!(full_cell.key, key);
     assert_eq!(DramBudget { dram: Bytes(1 << 30), steered: false }.name(), "swap:1GiB");
     let policies = [

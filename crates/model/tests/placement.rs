@@ -458,6 +458,7 @@ fn command_lines_of_every_tool_match_the_snapshot() {
         ("xeon-e5-2640-x2", "-m 0", None),
         ("xeon-e5-2640-x2", "compact+weighted-interleave", Some(2)),
         ("grace-cxl", "-C 0-1,64-65,100 -m 2", None),
+        ("xeon-e5-2640-x2", "compact+text:copy", Some(2)),
     ];
     for (machine, placement, threads) in cases {
         let topology = model(machine);

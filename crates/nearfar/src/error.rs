@@ -8,6 +8,7 @@ use graph::StorageError;
 use machine::SyscallError;
 use machine::child::LaunchError;
 use machine::residency::{FileError, InspectError, SubjectError};
+use machine::text_copy::TextCopyError;
 use machine::topology::TopologyError;
 use model::analysis::compare::CompareError;
 use model::analysis::place::PredictionError;
@@ -95,7 +96,7 @@ messages! {
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
-    hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError,
+    hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError, TextCopyError,
         CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
 }
 

@@ -69,6 +69,7 @@ fn execute(cli: &Cli) -> CommandResult {
         Command::Fleet(args) => commands::fleet::run(args, settings),
         Command::Where(args) => commands::residency::run(args, settings),
         Command::Files(args) => commands::files::run(args),
+        Command::CopyText(args) => commands::copy_text::run(args),
         Command::Doctor(args) => commands::doctor::run(args, settings),
         Command::Restore(args) => commands::restore::run(args),
         Command::Completions(args) => commands::manual::completions(args),

@@ -10,9 +10,10 @@ const SECTIONS: [&str; 8] =
 /// Number of commands below `graph` and `fleet`.
 const NESTED_COMMANDS: usize = 7;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "expand",
     "files",
+    "copy-text",
     "size",
     "map",
     "placements",

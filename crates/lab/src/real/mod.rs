@@ -3,6 +3,7 @@
 
 mod far;
 mod page_cache;
+mod text_copy;
 mod tool;
 
 pub use far::{FarConfig, required};
@@ -97,7 +98,8 @@ impl RealExecutor {
                 let job = TrialContext::of(trial);
                 let recipe = recipe(&job)?;
                 let (stop, around_limit, used_files) = (&self.stop, self.around_limit, &self.used_files);
-                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files })
+                let program = &self.program;
+                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files, program })
             }
         }
     }
@@ -146,6 +148,7 @@ fn unbound(trial: &Trial, command: &CommandLine) -> SpawnSpec {
 fn bare(command: &CommandLine) -> SpawnSpec {
     SpawnSpec {
         argv: command.argv.iter().map(Into::into).collect(),
+        wrapper: Vec::new(),
         environment: command.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         directory: None,
         stdin: Vec::new(),

@@ -8,23 +8,42 @@ use machine::child::SpawnSpec;
 use machine::page_cache::{self, PageCache};
 use model::values::id_set::NodeSet;
 use model::values::placement::{FilePolicy, MemoryPolicy};
-use model::values::trial::{Evidence, PageCacheStart};
+use model::values::trial::{Evidence, FilePages, PageCacheStart};
 
 /// Files that trials of this executor were seen to use.
 #[derive(Debug, Default)]
 pub(super) struct UsedFiles {
-    pub command: BTreeSet<String>,
-    pub server: BTreeSet<String>,
+    pub command: CommandFiles,
+    pub server: CommandFiles,
+}
+
+/// Files of one command of the trials.
+#[derive(Debug, Default)]
+pub(super) struct CommandFiles {
+    /// Data files and the program.
+    pub placeable: BTreeSet<String>,
+    /// Programs and libraries that trials with copies used without having copies of them.
+    pub uncopied: BTreeSet<String>,
 }
 
 impl UsedFiles {
-    /// Adds the data files and the program of a trial.
+    /// Adds the files of a trial.
     pub(super) fn add(&mut self, evidence: &Evidence) {
-        let own = |evidence: &Evidence| -> Vec<String> {
-            evidence.files.iter().filter(|file| file.is_placeable()).map(|file| file.path.clone()).collect()
+        self.command.add(evidence);
+        evidence.second.iter().for_each(|second| self.server.add(second));
+    }
+}
+
+impl CommandFiles {
+    fn add(&mut self, evidence: &Evidence) {
+        let paths = |is_wanted: &dyn Fn(&FilePages) -> bool| -> Vec<String> {
+            evidence.files.iter().filter(|file| is_wanted(file)).map(|file| file.path.clone()).collect()
         };
-        self.command.extend(own(evidence));
-        self.server.extend(evidence.second.iter().flat_map(|second| own(second)));
+        self.placeable.extend(paths(&FilePages::is_placeable));
+        if let Some(copy) = &evidence.text_copy {
+            self.uncopied.extend(copy.files.iter().cloned());
+            self.uncopied.extend(paths(&|file| file.is_text() && file.pages_outside(&copy.nodes) > 0));
+        }
     }
 }
 

@@ -3,16 +3,17 @@
 //! them.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use machine::child::{self, Exit, ProcessResult, ServerCommand, ServerError, SpawnSpec};
-use model::values::trial::{Evidence, Sample, Trial, TrialOutcome, TrialStatus};
+use model::values::trial::{Evidence, Sample, TextCopy, Trial, TrialOutcome, TrialStatus};
 use model::values::units::Nanos;
 use workloads::{CommandSpec, Failure, ServerLine, TrialContext, with_hint};
 
-use super::page_cache::{self, Requirement, UsedFiles};
-use super::{bound, not_started, run_to_its_end, unbound};
+use super::page_cache::{self, CommandFiles, Requirement, UsedFiles};
+use super::{bound, not_started, run_to_its_end, text_copy, unbound};
 
 /// Time limit of the clean-up after Ctrl-C: the user is waiting, but changes of the trial should be reverted.
 const CLEANUP_AFTER_STOP_MAX: Nanos = Nanos(10_000_000_000);
@@ -30,6 +31,8 @@ pub(super) struct Tool<'a> {
     pub entrance: Option<Arc<File>>,
     /// Files that earlier trials used.
     pub used_files: &'a UsedFiles,
+    /// The executable of this program.
+    pub program: &'a Path,
 }
 
 /// Runs the trial. With a server, preparation and clean-up run once, around the server and all runs of the command;
@@ -80,7 +83,7 @@ impl Tool<'_> {
             cpus: placement.server_cpus.clone(),
             time_limit: server.ready_timeout.min(self.around_limit),
             entrance: self.entrance.clone(),
-            lists_files: self.files_required().lists_files(),
+            lists_files: self.lists_files(),
             ..bound(self.trial, &server.command)
         };
         let server = ServerCommand {
@@ -89,7 +92,10 @@ impl Tool<'_> {
             stop_timeout: server.stop_timeout,
             measured: placement.cpus(),
         };
-        let started = page_cache::start(self.files_required(), &self.used_files.server, &server.launch);
+        let files = &self.used_files.server;
+        let started = page_cache::start(self.files_required(), &files.placeable, &server.launch);
+        let (launch, text_copy) = self.with_text_copy(server.launch, files)?;
+        let server = ServerCommand { launch, ..server };
         let ran = child::with_server(&server, self.stop, |ended| {
             let stop = [self.stop, ended];
             for _ in 0..self.recipe.warmup {
@@ -99,24 +105,42 @@ impl Tool<'_> {
         });
         let (result, server) = ran.map_err(|error| no_server(&error))?;
         let mut ended = result?;
-        ended.evidence.second = Some(Box::new(Evidence { page_cache: started, ..server.evidence }));
+        ended.evidence.second = Some(Box::new(Evidence { page_cache: started, text_copy, ..server.evidence }));
         Ok(ended)
+    }
+
+    fn lists_files(&self) -> bool {
+        self.trial.placement.copies_text || self.files_required().lists_files()
     }
 
     fn files_required(&self) -> Requirement<'_> {
         Requirement { placement: self.trial.placement.files.as_ref(), parameter: self.recipe.page_cache }
     }
 
+    /// Returns the start of a command from copies of its program text, if the placement requires them.
+    fn with_text_copy(
+        &self,
+        launch: SpawnSpec,
+        files: &CommandFiles,
+    ) -> Result<(SpawnSpec, Option<TextCopy>), TrialStatus> {
+        if !self.trial.placement.copies_text {
+            return Ok((launch, None));
+        }
+        text_copy::wrap(launch, self.program, &files.uncopied).map(|(launch, copy)| (launch, Some(copy)))
+    }
+
     fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
         let launch = SpawnSpec {
             entrance: self.entrance.clone(),
-            lists_files: self.files_required().lists_files(),
+            lists_files: self.lists_files(),
             ..bound(self.trial, &self.recipe.command)
         };
-        let started = page_cache::start(self.files_required(), &self.used_files.command, &launch);
+        let files = &self.used_files.command;
+        let started = page_cache::start(self.files_required(), &files.placeable, &launch);
+        let (launch, text_copy) = self.with_text_copy(launch, files)?;
         let finished = run_to_its_end(&launch, stop)?;
         let result = (self.read)(&self.job, &finished).map_err(TrialStatus::from);
-        Ok(TrialOutcome::new(result, Evidence { page_cache: started, ..finished.evidence }))
+        Ok(TrialOutcome::new(result, Evidence { page_cache: started, text_copy, ..finished.evidence }))
     }
 }
 

@@ -50,6 +50,8 @@ const GRACE: Duration = Duration::from_millis(500);
 pub struct SpawnSpec {
     /// The program (a path, or a name to search in PATH) and its arguments.
     pub argv: Vec<OsString>,
+    /// Command of this program that precedes `argv`, and executes it. Empty for none.
+    pub wrapper: Vec<OsString>,
     /// Variables to set in addition to the environment of this process.
     pub environment: Vec<(OsString, OsString)>,
     /// Working directory; `None` for the current one.
@@ -237,6 +239,7 @@ fn observe(
                 local_nodes: Some(proc.nodes_of(&launch.cpus)).filter(|nodes| !nodes.is_empty()),
                 migrations_counted: launch.migrations == Migrations::Counted,
                 lists_files: launch.lists_files,
+                ignores_own_program: !launch.wrapper.is_empty(),
             };
             scope.spawn(move || watch(proc, watch_scope, &receive))
         };

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use model::values::id_set::CpuSet;
@@ -93,7 +93,7 @@ fn prepare(launch: &SpawnSpec, streams: [OwnedFd; 3]) -> io::Result<Program> {
         string(&text)
     };
     Ok(Program {
-        argv: launch.argv.iter().map(|word| string(word)).collect::<Result<_, _>>()?,
+        argv: launch.wrapper.iter().chain(&launch.argv).map(|word| string(word)).collect::<Result<_, _>>()?,
         environment: inherited.chain(launch.environment.iter().cloned()).map(variable).collect::<Result<_, _>>()?,
         directory: launch.directory.as_ref().map(|directory| string(directory.as_os_str())).transpose()?,
         streams,
@@ -240,17 +240,18 @@ fn explain_exec(launch: &SpawnSpec, program: &str, error: &io::Error) -> LaunchE
     }
 }
 
-/// Checks that the program exists before anything runs; only starting it shows whether it can be executed.
-pub fn find_program(program: &str) -> Result<(), LaunchError> {
+/// Returns the path of a program, before anything runs; only starting it shows whether it can be executed.
+///
+/// # Errors
+/// If it does not exist.
+pub fn find_program(program: &str) -> Result<PathBuf, LaunchError> {
     let in_path = || {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
     };
-    let found = if program.contains('/') { Path::new(program).is_file() } else { in_path() };
-    if found {
-        return Ok(());
-    }
-    Err(LaunchError::NotFound { program: program.into(), hint: where_to_look(Path::new("."), program) })
+    let found =
+        if program.contains('/') { Some(program.into()).filter(|path: &PathBuf| path.is_file()) } else { in_path() };
+    found.ok_or_else(|| LaunchError::NotFound { program: program.into(), hint: where_to_look(Path::new("."), program) })
 }
 
 fn where_to_look(place: &Path, program: &str) -> String {

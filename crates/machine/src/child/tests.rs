@@ -20,6 +20,7 @@ pub(super) const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
 
 pub(super) fn launch(argv: &[&str]) -> SpawnSpec {
     SpawnSpec {
+        wrapper: Vec::new(),
         argv: argv.iter().map(OsString::from).collect(),
         environment: Vec::new(),
         directory: None,

@@ -42,6 +42,9 @@ pub struct Placement {
     /// Cached pages of the files of a command; `None` if its parameter `page-cache` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilePolicy>,
+    /// Whether a command runs from its own copies of its program and libraries, in memory of the nodes of its CPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copies_text: bool,
 }
 
 /// Where memory is allocated: the policies of the kernel (`set_mempolicy(2)`) and files.
@@ -113,6 +116,7 @@ impl Placement {
             interrupts: Vec::new(),
             budget: None,
             files: None,
+            copies_text: false,
         }
     }
 

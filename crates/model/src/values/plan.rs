@@ -288,8 +288,9 @@ impl Cell {
         let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();
         let budget = placement.budget.map_or(String::new(), |budget| format!(" dram={}", budget.name()));
         let files = placement.files.as_ref().map_or(String::new(), |files| format!(" files={files}"));
+        let text = if placement.copies_text { " text=copy" } else { "" };
         let key = format!(
-            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}{budget}{files}",
+            "{} {} @ {} threads={} cpus={} memory={}{second}{routes}{budget}{files}{text}",
             spec.name,
             written.join(" "),
             placement.name,

@@ -16,6 +16,12 @@ pub struct CommandExamples {
     pub see_also: &'static [&'static str],
 }
 
+/// Returns the words of a command, given those words joined by dashes, as in the name of its manual page. Names of commands
+/// contain dashes, too.
+pub fn words_of_page(joined: &str) -> &str {
+    EXAMPLES.iter().map(|entry| entry.command).find(|command| command.replace(' ', "-") == joined).unwrap_or(joined)
+}
+
 /// Returns the examples of a command, given its words after `nearfar`.
 pub fn examples_of(command: &str) -> Option<&'static CommandExamples> {
     EXAMPLES.iter().find(|entry| entry.command == command)
@@ -307,6 +313,11 @@ const EXAMPLES: &[CommandExamples] = &[
             example("nearfar files --drop FILE", "Remove a file from the page cache"),
         ],
         &["where", "place", "numactl(8)"],
+    ),
+    entry(
+        "copy-text",
+        &[example("numactl -N 1 nearfar copy-text -- ./app", "Run a program on node 1, with its code there, too")],
+        &["files", "place", "where"],
     ),
     entry(
         "doctor",

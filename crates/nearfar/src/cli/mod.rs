@@ -29,7 +29,7 @@ use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use model::analysis::compare::FailRule;
 
 pub use bfs::BfsArgs;
-pub use examples::{CommandExamples, examples_of};
+pub use examples::{CommandExamples, examples_of, words_of_page};
 pub use expand::{EngineName, ExpandArgs, FarArgs};
 pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
@@ -42,7 +42,7 @@ pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
 pub use reference::{ReferenceRow, environment, exit_status_of, exit_statuses, files};
-pub use residency::{FilesArgs, WhereArgs};
+pub use residency::{CopyTextArgs, FilesArgs, WhereArgs};
 pub use serve::ServeArgs;
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
@@ -123,6 +123,8 @@ pub enum Command {
     Where(WhereArgs),
     /// Move the cached pages of files to memory nodes, or drop them
     Files(FilesArgs),
+    /// Run a command from copies of its program and libraries in memory near its CPUs
+    CopyText(CopyTextArgs),
     /// Report what disturbs or prevents measurements on this machine
     Doctor(DoctorArgs),
     /// Restore settings that an interrupted run changed

@@ -55,6 +55,21 @@ pub struct FilesArgs {
     pub files: Vec<PathBuf>,
 }
 
+/// `nearfar copy-text`
+#[derive(Args, Debug)]
+#[command(
+    after_help = "The copies are in memory of the nodes of the CPUs that the command may use. Only the command and \
+                        its children see them, and they disappear with the last of these processes. Requires root."
+)]
+pub struct CopyTextArgs {
+    /// Also copy this program or library, which the command runs or loads [repeatable]
+    #[arg(long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Command to run
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
 fn nodes(text: &str) -> Result<NodeSet, String> {
     match NodeSet::parse_list(text) {
         Ok(nodes) if !nodes.is_empty() => Ok(nodes),

@@ -2,6 +2,7 @@
 
 pub mod bfs;
 pub mod compare;
+pub mod copy_text;
 pub mod doctor;
 pub mod expand;
 pub mod export;

@@ -9,6 +9,7 @@ mod expand;
 mod interrupts;
 mod memory;
 mod residency;
+mod text;
 mod trials;
 mod two_sockets;
 mod unplug;

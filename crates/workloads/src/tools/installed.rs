@@ -6,7 +6,7 @@ use crate::job::Failure;
 
 /// Checks that a program is installed. The error names the affected measurement and the package.
 pub(crate) fn require(program: &str, package: &str) -> Result<(), Failure> {
-    find_program(program).map_err(|_| {
+    find_program(program).map(drop).map_err(|_| {
         Failure::Unavailable(format!("program {program} is not installed; hint: apt-get install {package}"))
     })
 }

@@ -1,6 +1,6 @@
 //! The commands that apply a placement, as they would be typed.
 
-use crate::placements::placement::{CommandLines, PlacementVars, lines};
+use crate::placements::placement::{CommandLines, PlacementVars, lines_with_files};
 use crate::values::placement::Placement;
 use crate::values::record::RunRecord;
 use crate::values::shell::quote_argv;
@@ -8,24 +8,26 @@ use crate::values::topology::Topology;
 use crate::values::workload::Value;
 
 /// Returns the commands that apply a placement to the command in this parameter; `None` if nothing is bound. Variables
-/// are substituted for the measured placement.
+/// are substituted for the measured placement. `copied` are files that a placement with `text:copy` copies, too.
 pub(super) fn own_lines(
     record: &RunRecord,
     placement: &Placement,
     measured: &Placement,
     parameter: &str,
+    copied: &[String],
 ) -> Option<CommandLines> {
     let words = variables(record, placement, measured.threads);
-    let commands = lines(placement, &record.machine.topology, &typed(record, parameter, &words));
+    let command = typed(record, parameter, &words);
+    let commands = lines_with_files(placement, &record.machine.topology, &command, copied);
     (commands != CommandLines::default()).then_some(commands)
 }
 
 /// Returns the commands for the second command: its own CPUs, the same memory policy.
-pub(super) fn second_lines(record: &RunRecord, placement: &Placement) -> Option<CommandLines> {
+pub(super) fn second_lines(record: &RunRecord, placement: &Placement, copied: &[String]) -> Option<CommandLines> {
     let has_second = record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
     let bindings: Vec<_> = placement.server_cpus.iter().collect();
     let second = Placement { threads: bindings.len().max(1), bindings, ..placement.clone() };
-    has_second.then(|| own_lines(record, &second, placement, "server")).flatten()
+    has_second.then(|| own_lines(record, &second, placement, "server", copied)).flatten()
 }
 
 /// Returns the measured command as it would be typed, with the variables of a placement.

@@ -13,6 +13,9 @@ use crate::values::trial::PageCacheStart;
 pub(super) struct PlacedFiles {
     command: BTreeMap<usize, PageCacheStart>,
     second: BTreeMap<usize, PageCacheStart>,
+    /// Programs and libraries that were copied besides those that the commands name, by cell.
+    copied: BTreeMap<usize, Vec<String>>,
+    second_copied: BTreeMap<usize, Vec<String>>,
 }
 
 impl PlacedFiles {
@@ -25,6 +28,12 @@ impl PlacedFiles {
             if let Some(start) = evidence.second.as_ref().and_then(|second| second.page_cache.as_ref()) {
                 self.second.insert(cell, start.clone());
             }
+            if let Some(copy) = &evidence.text_copy {
+                self.copied.insert(cell, copy.files.clone());
+            }
+            if let Some(copy) = evidence.second.as_ref().and_then(|second| second.text_copy.as_ref()) {
+                self.second_copied.insert(cell, copy.files.clone());
+            }
         }
     }
 
@@ -33,7 +42,17 @@ impl PlacedFiles {
         line(self.command.get(&cell)?)
     }
 
+    /// Returns the files that were copied for the measured command besides those that it names.
+    pub fn copied(&self, cell: usize) -> &[String] {
+        self.copied.get(&cell).map_or(&[], Vec::as_slice)
+    }
+
     /// The same for the second command.
+    pub fn second_copied(&self, cell: usize) -> &[String] {
+        self.second_copied.get(&cell).map_or(&[], Vec::as_slice)
+    }
+
+    /// Like [`PlacedFiles::line`], for the second command.
     pub fn second_line(&self, cell: usize) -> Option<String> {
         line(self.second.get(&cell)?)
     }

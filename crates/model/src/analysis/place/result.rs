@@ -150,7 +150,8 @@ impl PlaceResult {
         let bound = winner.map(placement).filter(|_| matches!(claim, Claim::Better | Claim::Likely));
         let race = record.plan.race.as_ref();
         // On one node, files are where they are used.
-        let files = Some(state.placed_files()).filter(|_| record.machine.topology.allowed_nodes.len() > 1);
+        let placed_files = state.placed_files();
+        let files = Some(placed_files).filter(|_| record.machine.topology.allowed_nodes.len() > 1);
         let (line, second_line) =
             files.zip(winner).map(|(files, cell)| (files.line(cell), files.second_line(cell))).unzip();
         Self {
@@ -177,10 +178,14 @@ impl PlaceResult {
             raw_placements: race.map(|race| race.raw_placements.clone()).unwrap_or_default(),
             threads_searched: race.is_some_and(|race| race.stages.threads_searched),
             lines: bound
-                .and_then(|placement| own_lines(record, placement, placement, "argv"))
+                .zip(winner)
+                .and_then(|(placement, cell)| {
+                    own_lines(record, placement, placement, "argv", placed_files.copied(cell))
+                })
                 .map(with_files(line.flatten())),
             second_lines: bound
-                .and_then(|placement| second_lines(record, placement))
+                .zip(winner)
+                .and_then(|(placement, cell)| second_lines(record, placement, placed_files.second_copied(cell)))
                 .map(with_files(second_line.flatten())),
             command: winner.map(placement).map(|placement| command(record, placement)),
             standings,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
 use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::shell::quote_arg;
 use crate::values::topology::Topology;
 
 /// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.
@@ -42,6 +43,18 @@ pub struct CommandLines {
 
 /// Returns the commands for a placement. `command` is inserted unchanged.
 pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> CommandLines {
+    lines_with_files(placement, topology, command, &[])
+}
+
+/// Like [`lines`]. With a placement that copies program text, these files are copied, too.
+pub(crate) fn lines_with_files(
+    placement: &Placement,
+    topology: &Topology,
+    command: &str,
+    copied: &[String],
+) -> CommandLines {
+    let command = command.trim();
+    let command = if placement.copies_text { copy_text_line(command, copied) } else { command.into() };
     let input = LineInput {
         bindings: &placement.bindings,
         loose: placement.loose,
@@ -50,13 +63,14 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
         memory: &placement.memory,
         // On one node, every policy equals the behaviour of a tool without memory policies.
         memory_matters: topology.allowed_nodes.len() > 1 && placement.memory != MemoryPolicy::Kernel,
-        command: command.trim(),
+        copies_text: placement.copies_text,
+        command: &command,
     };
     let interrupts = interrupts(placement);
     let files = files_of_placement(placement, topology);
     let expand = placement.budget.map(|budget| {
         let engine = if budget.steered { "" } else { " --engine kernel" };
-        format!("nearfar expand --dram {}{engine} -- {}", budget.dram, command.trim())
+        format!("nearfar expand --dram {}{engine} -- {command}", budget.dram)
     });
     // No other tool supports memory beyond DRAM, and binding only the CPUs would be a different placement.
     let inexpressible = placement.memory.is_beyond_dram();
@@ -67,7 +81,7 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
         taskset: taskset(&input),
         numactl: Some(numactl(&input)),
         hwloc_bind: hwloc_bind(&input),
-        systemd: systemd_properties(&input).map(|properties| format!("[Service]\n{}", properties.join("\n"))),
+        systemd: systemd_drop_in(&input),
         systemd_run: systemd_run(&input),
         docker: docker(&input),
         slurm: slurm(&input),
@@ -84,6 +98,12 @@ pub fn lines(placement: &Placement, topology: &Topology, command: &str) -> Comma
 fn files_of_placement(placement: &Placement, topology: &Topology) -> Option<String> {
     let nodes = placement.files.as_ref()?.nodes(|| topology.local_nodes(&placement.cpus()));
     Some(file_line(&nodes, "FILE..."))
+}
+
+/// Returns the command that runs another one from copies of its program and libraries.
+fn copy_text_line(command: &str, files: &[String]) -> String {
+    let files: String = files.iter().map(|path| format!("--file {} ", quote_arg(path))).collect();
+    format!("nearfar copy-text {files}-- {command}")
 }
 
 /// Returns the command that moves cached pages to nodes, or drops them if there are none. `files` is inserted unchanged.
@@ -114,6 +134,7 @@ struct LineInput<'a> {
     threads: usize,
     memory: &'a MemoryPolicy,
     memory_matters: bool,
+    copies_text: bool,
     command: &'a str,
 }
 
@@ -197,6 +218,12 @@ fn systemd_properties(input: &LineInput) -> Option<Vec<String>> {
     Some(properties)
 }
 
+/// A drop-in file does not contain the command, so it cannot start it from copies.
+fn systemd_drop_in(input: &LineInput) -> Option<String> {
+    let properties = systemd_properties(input).filter(|_| !input.copies_text)?;
+    Some(format!("[Service]\n{}", properties.join("\n")))
+}
+
 fn systemd_run(input: &LineInput) -> Option<String> {
     let properties: Vec<String> = systemd_properties(input)?.iter().map(|property| format!("-p {property}")).collect();
     // The service manager replaces variables in the arguments, and `$$` by `$`.
@@ -204,8 +231,12 @@ fn systemd_run(input: &LineInput) -> Option<String> {
     Some(format!("systemd-run --pipe --wait --same-dir {} {command}", properties.join(" ")))
 }
 
-/// A cpuset can bind memory to nodes; it supports no other policy.
+/// A cpuset can bind memory to nodes; it supports no other policy. A container does not contain `nearfar`, which makes
+/// copies.
 fn docker(input: &LineInput) -> Option<String> {
+    if input.copies_text {
+        return None;
+    }
     let mut words = vec!["docker run".to_string()];
     if !input.cpus.is_empty() {
         words.push(format!("--cpuset-cpus={}", input.cpus));
@@ -279,7 +310,7 @@ fn kubernetes(input: &LineInput, topology: &Topology) -> Option<String> {
         MemoryPolicy::Kernel | MemoryPolicy::Local => true,
         _ => !input.memory_matters,
     };
-    if input.cpus.is_empty() || !memory_fits {
+    if input.cpus.is_empty() || !memory_fits || input.copies_text {
         return None;
     }
     let topology_policy = if nodes.len() == 1 { "single-numa-node" } else { "best-effort" };
@@ -298,7 +329,7 @@ fn kubernetes(input: &LineInput, topology: &Topology) -> Option<String> {
 }
 
 fn libvirt(input: &LineInput) -> Option<String> {
-    if input.cpus.is_empty() {
+    if input.cpus.is_empty() || input.copies_text {
         return None;
     }
     let memory = match input.memory {

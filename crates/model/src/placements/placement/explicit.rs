@@ -140,6 +140,7 @@ fn bind(
         interrupts: Vec::new(),
         budget: None,
         files: None,
+        copies_text: false,
     }
 }
 

@@ -15,9 +15,10 @@ pub(crate) mod reason;
 mod region;
 pub(crate) mod route;
 mod template;
+mod text;
 
-pub(crate) use command_lines::file_line;
 pub use command_lines::{CommandLines, lines};
+pub(crate) use command_lines::{file_line, lines_with_files};
 pub use explicit::parse_explicit;
 pub use memory::KernelFeatures;
 pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, policy_infos};
@@ -62,6 +63,7 @@ pub fn parse_for(
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
     let (rest, file_rule) = files::split(&rest).map_err(PlacementError::Invalid)?;
+    let (rest, copies_text) = text::split(&rest).map_err(PlacementError::Invalid)?;
     let (rest, is_loose) = loose::split(&rest).map_err(PlacementError::Invalid)?;
     let named = route::devices(topology, devices).map_err(PlacementError::Invalid)?;
     let index = cores::CoreIndex::new(topology).with_devices(named);
@@ -77,7 +79,10 @@ pub fn parse_for(
     if let Some(rule) = file_rule {
         files::place(&index, &mut placement, rule)?;
     }
-    if rule.is_some() || budget.is_some() || file_rule.is_some() || is_loose {
+    if copies_text {
+        text::place(&mut placement)?;
+    }
+    if rule.is_some() || budget.is_some() || file_rule.is_some() || copies_text || is_loose {
         placement.name = text.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     route::route(&index, &mut placement, rule.as_ref(), devices)?;
@@ -89,6 +94,7 @@ pub fn check(text: &str) -> Result<(), String> {
     let (rest, _) = route::split(text)?;
     let (rest, _) = budget::split(&rest)?;
     let (rest, _) = files::split(&rest)?;
+    let (rest, _) = text::split(&rest)?;
     let (rest, _) = loose::split(&rest)?;
     if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
 }
@@ -137,7 +143,9 @@ pub fn same_place(topology: &Topology, one: &Placement, other: &Placement) -> bo
     };
     let same_bindings = same_bindings && one.threads == other.threads && one.server_cpus == other.server_cpus;
     let same_bindings = same_bindings && one.interrupts == other.interrupts && one.budget == other.budget;
-    same_bindings && same_memory && same_files(topology, one.files.as_ref(), other.files.as_ref())
+    // With one node, copies are where the program is.
+    let same_text = one.copies_text == other.copies_text || topology.allowed_nodes.len() < 2;
+    same_bindings && same_memory && same_text && same_files(topology, one.files.as_ref(), other.files.as_ref())
 }
 
 fn same_files(topology: &Topology, one: Option<&FilePolicy>, other: Option<&FilePolicy>) -> bool {
@@ -157,8 +165,13 @@ fn range(topology: &Topology, placement: &Placement) -> Option<CpuSet> {
 /// Returns why a workload does not support a placement; `None` if it does.
 pub fn refused(placement: &Placement, spec: &WorkloadSpec) -> Option<String> {
     refused_memory(&placement.memory, spec).or_else(|| {
-        (placement.files.is_some() && !spec.places_files())
-            .then(|| format!("{} does not support files: parts of placements; command does", spec.name))
+        let part = match placement {
+            Placement { files: Some(_), .. } => "files:",
+            Placement { copies_text: true, .. } => "text:",
+            _ => return None,
+        };
+        (!spec.places_files())
+            .then(|| format!("{} does not support {part} parts of placements; command does", spec.name))
     })
 }
 

@@ -107,6 +107,9 @@ pub struct Evidence {
     /// Files whose cached pages were moved or dropped before the trial; `None` if that was not required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_cache: Option<PageCacheStart>,
+    /// Copies of program and libraries that the command ran from; `None` if its placement requires none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text_copy: Option<TextCopy>,
     /// From start to exit of the process.
     pub wall: Nanos,
     /// User and system time of the process and its reaped children.
@@ -136,6 +139,17 @@ pub struct PageCacheStart {
     pub not_equalised: BTreeMap<String, String>,
 }
 
+/// Copies of program text before a trial.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TextCopy {
+    /// Nodes whose memory the copies were requested in.
+    pub nodes: NodeSet,
+    /// Programs and libraries that earlier trials were seen to run or load, and that were copied besides those that the
+    /// command names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+}
+
 /// Resident pages of a mapped file by node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePages {
@@ -147,6 +161,16 @@ pub struct FilePages {
 }
 
 impl FilePages {
+    /// Returns the number of its pages that are outside of these nodes.
+    pub fn pages_outside(&self, nodes: &NodeSet) -> u64 {
+        self.pages.iter().filter(|(node, _)| !nodes.contains(**node)).map(|(_, pages)| pages).sum()
+    }
+
+    /// Whether it is code: a program or a library.
+    pub fn is_text(&self) -> bool {
+        self.kind != FileKind::Data
+    }
+
     /// Whether a placement concerns the file: data or the program, and large. Libraries, and programs that run elsewhere
     /// too, belong to the whole system.
     pub fn is_placeable(&self) -> bool {

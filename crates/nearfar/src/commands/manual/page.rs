@@ -5,7 +5,9 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::cli::{CommandExamples, ReferenceRow, environment, examples_of, exit_status_of, exit_statuses, files};
+use crate::cli::{
+    CommandExamples, ReferenceRow, environment, examples_of, exit_status_of, exit_statuses, files, words_of_page,
+};
 use crate::error::CliError;
 
 /// A manual page in roff.
@@ -24,7 +26,8 @@ impl ManualPage {
 /// Renders the page of a built command.
 pub fn render(command: &Command) -> Result<ManualPage, CliError> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
-    let words = name.strip_prefix(super::PROGRAM).unwrap_or_default().trim_start_matches('-').replace('-', " ");
+    let words =
+        words_of_page(name.strip_prefix(super::PROGRAM).unwrap_or_default().trim_start_matches('-')).to_string();
     let has_commands = command.get_subcommands().next().is_some();
     let version = concat!("nearfar ", env!("CARGO_PKG_VERSION"));
     let page = Man::new(with_description(command.clone())).manual("Nearfar").source(version);

@@ -17,7 +17,28 @@ const ELSEWHERE_INVALID_MIN: f64 = 0.5;
 /// maps were not on the promised nodes.
 pub(super) fn violations(command: &JudgedCommand<'_>) -> Vec<String> {
     let elsewhere = reasons(command, Elsewhere::is_violation);
-    command.files.and_then(|_| unplaced(command)).into_iter().chain(elsewhere).collect()
+    let unplaced = command.files.and_then(|_| unplaced(command));
+    unplaced.into_iter().chain(uncopied(command)).chain(elsewhere).collect()
+}
+
+/// Returns the reason why a part of the program text was not in the copies that the placement requires.
+fn uncopied(command: &JudgedCommand<'_>) -> Option<String> {
+    let evidence = command.evidence;
+    let copy = evidence.text_copy.as_ref()?;
+    if let Some(why) = evidence.unavailable.get("pages").filter(|_| evidence.files.is_empty()) {
+        return Some(command.reason(format!("its program text was not observed: {why}")));
+    }
+    let text: Vec<&FilePages> = evidence.files.iter().filter(|file| file.is_text()).collect();
+    let all: u64 = text.iter().flat_map(|file| file.pages.values()).sum();
+    let elsewhere: u64 = text.iter().map(|file| file.pages_outside(&copy.nodes)).sum();
+    let largest = text.iter().max_by_key(|file| file.pages_outside(&copy.nodes))?;
+    (elsewhere as f64 > all as f64 * ELSEWHERE_SUSPECT_MIN).then(|| {
+        command.reason(format!(
+            "{elsewhere} of {all} pages of its program and libraries were outside nodes {}, whose memory has the copies \
+             (most of them: {})",
+            copy.nodes, largest.path
+        ))
+    })
 }
 
 /// Returns the reason why files that the command used were not placed before it started.
@@ -70,6 +91,8 @@ struct Elsewhere {
 /// Returns the nodes on which the pages of files of a kind must be; `None` if there is no promise.
 fn promised_nodes<'a>(command: &JudgedCommand<'a>, kind: FileKind) -> Option<&'a NodeSet> {
     match command.files {
+        // `uncopied` judges program text that is copied.
+        _ if kind != FileKind::Data && command.evidence.text_copy.is_some() => None,
         Some(FilePolicy::Local | FilePolicy::Interleave(_) | FilePolicy::Node(_)) if kind != FileKind::Library => {
             command.evidence.page_cache.as_ref().map(|start| &start.nodes)
         }
@@ -90,9 +113,7 @@ impl Elsewhere {
         if !evidence.thread_bindings.is_empty() {
             return None;
         }
-        let strays = |file: &FilePages| {
-            file.pages.iter().filter(|(node, _)| !promised.contains(**node)).map(|(_, pages)| pages).sum::<u64>()
-        };
+        let strays = |file: &FilePages| file.pages_outside(promised);
         let files: Vec<&FilePages> =
             evidence.files.iter().filter(|file| file.kind == kind && !file.is_shared && strays(file) > 0).collect();
         let elsewhere: u64 = files.iter().map(|file| strays(file)).sum();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::placement::Placement;
-use crate::values::trial::{FarMemory, FileKind, FilePages, PageCacheStart, Role, ThreadBinding, TrialId};
+use crate::values::trial::{FarMemory, FileKind, FilePages, PageCacheStart, Role, TextCopy, ThreadBinding, TrialId};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;
 
@@ -654,4 +654,37 @@ fn dropped_files_are_judged_by_the_memory_policy() {
         })
     };
     assert_eq!((with(12_000, 0).grade, with(0, 12_000).grade), (Grade::Valid, Grade::Invalid));
+}
+
+/// A command on node 0 that runs from copies there.
+#[test]
+fn copied_text_must_be_on_the_nodes_of_the_copies() {
+    let with = |here, elsewhere, is_shared| {
+        let files = [("/opt/server", FileKind::Program, here, 0), ("/opt/lib.so", FileKind::Library, 0, elsewhere)];
+        with_files(100_000, &files, |trial, seen| {
+            trial.placement.copies_text = true;
+            seen.text_copy = Some(TextCopy { nodes: nodes("0"), files: Vec::new() });
+            seen.files[1].is_shared = is_shared;
+        })
+    };
+    assert_eq!(with(900, 0, false).grade, Grade::Valid);
+    assert_eq!(with(900, 99, false).grade, Grade::Valid);
+    let reason = "101 of 1001 pages of its program and libraries were outside nodes 0, whose memory has the copies (most \
+                  of them: /opt/lib.so)";
+    // Whether other programs map the original is irrelevant.
+    for is_shared in [false, true] {
+        assert_eq!(with(900, 101, is_shared), Verdict { grade: Grade::Invalid, reasons: vec![reason.into()] });
+    }
+}
+
+/// A command on node 0 with memory on node 1.
+#[test]
+fn copied_text_is_not_judged_by_the_memory_policy() {
+    let verdict = with_files(1_000, &[("/opt/server", FileKind::Program, 9_000, 0)], |trial, seen| {
+        trial.placement.memory = MemoryPolicy::Bind(nodes("1"));
+        seen.memory_policy = Some("bind:1".into());
+        seen.pages = [(NodeId(1), 1_000)].into();
+        seen.text_copy = Some(TextCopy { nodes: nodes("0"), files: Vec::new() });
+    });
+    assert_eq!(verdict, Verdict { grade: Grade::Valid, reasons: Vec::new() });
 }
