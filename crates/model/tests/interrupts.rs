@@ -66,6 +66,27 @@ fn routed(topology: &Topology, text: &str, devices: &[&str]) -> String {
 }
 
 #[test]
+fn placements_and_rules_accept_locations_of_cpus() {
+    let xeon = xeon();
+    for (text, cpus, routes) in [
+        ("0-1+irq:2", "0-1", "7>2"),
+        ("0x3 irq:package:1.core:0.pu:0", "0-1", "7>6"),
+        ("package:0.core:0+irq:S1:0-1", "0,12", "7>6-7"),
+        ("-C S0:0 irq:0x6", "0", "7>1-2"),
+    ] {
+        let placement = placed(&xeon, text, &["sda"]).unwrap();
+        assert!(check(text).is_ok(), "{text}");
+        assert_eq!((placement.cpus().to_string().as_str(), routed(&xeon, text, &["sda"]).as_str()), (cpus, routes));
+        assert_eq!(placed(&xeon, &placement.name, &["sda"]).unwrap(), placement, "{text}");
+    }
+    assert_eq!(
+        routed(&xeon, "0+irq:package:7", &["sda"]),
+        "invalid: irq:'package:7': this machine has only package 0-1"
+    );
+    assert!(check("pakage:0").is_err() && check("0-1+interleave").is_err());
+}
+
+#[test]
 fn interrupt_rules_select_cpus() {
     let (xeon, ryzen) = (xeon(), ryzen());
     let node0 = xeon.node(NodeId(0)).expect("node 0 exists").cpus.clone();

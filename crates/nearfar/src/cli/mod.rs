@@ -167,7 +167,7 @@ pub struct PlacementsArgs {
     /// Number of threads [default: chosen by each policy]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Policy, POLICY+MEMORY+irq:RULE, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: all policies]
+    /// Policy, POLICY+MEMORY+irq:RULE, CPUs, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: all policies]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
     #[command(flatten)]
@@ -279,7 +279,7 @@ pub struct MeasureCommandArgs {
     /// Parameter of the workload [repeatable]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Policy, POLICY+MEMORY+irq:RULE, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: kernel]
+    /// Policy, POLICY+MEMORY+irq:RULE, CPUs, or numactl options such as '-C 0-3 -m 0' [repeatable] [default: kernel]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
     /// Device whose interrupts are monitored and placed by irq: rules [repeatable]

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use model::analysis::place::{BudgetForecast, Claim, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::candidates::{SearchSpace, Threads};
 use model::values::command_number::group_name;
-use model::values::id_set::CpuSet;
 use model::values::plan::Plan;
 use model::values::plan::RaceRules;
 use model::values::record::RunRecord;
@@ -173,11 +172,10 @@ fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
         (None, true) => Threads::Searched,
         (None, false) => Threads::Unspecified,
     };
-    let cpus = args.search.cpus.as_ref().map(|list| CpuSet::parse_list(list)).transpose();
     Ok(SearchSpace {
         threads,
         cpus_max: args.search.max_cpus,
-        within: cpus.map_err(|error| CliError::usage(format!("-C: {error}")))?,
+        within: args.search.cpus.clone(),
         only: args.search.only.clone(),
         exclude: args.search.exclude.clone(),
         devices: args.search.devices.clone(),

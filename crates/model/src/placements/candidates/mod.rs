@@ -59,8 +59,8 @@ pub struct SearchSpace {
     pub threads: Threads,
     /// Maximum number of CPUs of a placement (`--max-cpus`).
     pub cpus_max: Option<usize>,
-    /// CPUs that may be used (`-C`); `None` allows all.
-    pub within: Option<CpuSet>,
+    /// CPUs that may be used (`-C`), as a list, a mask or a location; `None` allows all.
+    pub within: Option<String>,
     /// Only the placements of these policies (`--only`), in the syntax of `--placement`. The baseline `kernel` stays.
     pub only: Vec<String>,
     /// Excluded placements (`--exclude`). A list of CPUs: these CPUs. `node:N`: CPUs and memory of the node. A memory

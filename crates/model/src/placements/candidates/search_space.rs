@@ -1,6 +1,7 @@
 //! Validates a search space on a machine, and restricts the machine to it.
 
 use super::{SearchSpace, Threads};
+use crate::placements::placement::cpu_location::CpuLocation;
 use crate::placements::placement::policy::{cpu_policy_names, memory_policy_names};
 use crate::placements::placement::{check, policy};
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
@@ -42,7 +43,7 @@ pub(super) fn read(topology: &Topology, space: &SearchSpace) -> Result<ResolvedS
     let mut nodes = topology.allowed_nodes.clone();
     let (mut notes, mut cpus_excluded, mut memory_excluded) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(within) = &space.within {
-        cpus = within_cpus(topology, "-C", within)?;
+        cpus = within_cpus(topology, within)?;
         notes.push(format!("-C: only CPUs {cpus}"));
     }
     for text in &space.exclude {
@@ -81,7 +82,9 @@ fn narrow(topology: &Topology, cpus: CpuSet, nodes: NodeSet) -> Topology {
     topology
 }
 
-fn within_cpus(topology: &Topology, option: &str, cpus: &CpuSet) -> Result<CpuSet, String> {
+fn within_cpus(topology: &Topology, text: &str) -> Result<CpuSet, String> {
+    let option = "-C";
+    let cpus = located(topology, option, text)?;
     if cpus.is_empty() {
         return Err(format!("{option} requires a list of CPUs such as 0-3"));
     }
@@ -96,7 +99,13 @@ fn within_cpus(topology: &Topology, option: &str, cpus: &CpuSet) -> Result<CpuSe
             topology.allowed_cpus
         ));
     }
-    Ok(cpus.clone())
+    Ok(cpus)
+}
+
+/// Reads CPUs in any notation.
+fn located(topology: &Topology, option: &str, text: &str) -> Result<CpuSet, String> {
+    let cpus = CpuLocation::parse(text).and_then(|location| location.resolve(topology));
+    cpus.map_err(|error| format!("{option}: {error}"))
 }
 
 enum Exclusion {
@@ -107,8 +116,8 @@ enum Exclusion {
 }
 
 fn exclusion(topology: &Topology, text: &str) -> Result<Exclusion, String> {
-    if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let cpus = CpuSet::parse_list(text).map_err(|error| format!("--exclude: {error}"))?;
+    if CpuLocation::is_location(text) {
+        let cpus = located(topology, "--exclude", text)?;
         let missing = cpus.difference(&topology.complete_cpus.union(&topology.allowed_cpus));
         return if missing.is_empty() {
             Ok(Exclusion::Cpus(cpus))

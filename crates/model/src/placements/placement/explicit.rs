@@ -1,6 +1,7 @@
 //! Reads placements in numactl's notation: `-C 0-3 -m 0`.
 
 use super::cores::{CoreIndex, usable};
+use super::cpu_location::CpuLocation;
 use super::loose::no_cpus;
 use super::memory::{KernelFeatures, NO_WEIGHTS};
 use super::{PlacementError, reason};
@@ -47,8 +48,15 @@ struct NumactlList {
     inverse: bool,
     /// `+`: positions among the allowed IDs.
     relative: bool,
-    /// `None` for `all`.
-    numbers: Option<CpuSet>,
+    members: Members,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Members {
+    All,
+    Numbers(CpuSet),
+    /// CPUs named by objects of the machine.
+    Location(CpuLocation),
 }
 
 /// Reads numactl's options. Threads are pinned to the CPUs in logical order. With fewer threads than CPUs, the first
@@ -147,7 +155,7 @@ fn bind(
 fn cpus_of(index: &CoreIndex, clause: &Clause) -> Result<Vec<CpuId>, String> {
     let topology = index.topology;
     let cpus: CpuSet = if clause.letter == Letter::Cpus {
-        resolve(clause, &topology.allowed_cpus, &topology.complete_cpus)?
+        resolve(&located(topology, clause)?, &topology.allowed_cpus, &topology.complete_cpus)?
     } else {
         let (usable, existing) = nodes(topology);
         let nodes: NodeSet = resolve(clause, &usable, &existing)?;
@@ -162,6 +170,19 @@ fn cpus_of(index: &CoreIndex, clause: &Clause) -> Result<Vec<CpuId>, String> {
     let mut cpus: Vec<CpuId> = cpus.iter().collect();
     index.sort(&mut cpus);
     Ok(cpus)
+}
+
+/// Returns the clause with the numbers of the CPUs that its list locates.
+fn located(topology: &Topology, clause: &Clause) -> Result<Clause, String> {
+    let members = match &clause.list.members {
+        Members::Location(location) => {
+            let cpus = location.resolve(topology).map_err(|error| format!("{}: {error}", clause.option))?;
+            Members::Numbers(cpus)
+        }
+        Members::Numbers(cpus) => Members::Numbers(cpus.clone()),
+        Members::All => Members::All,
+    };
+    Ok(Clause { list: NumactlList { members, ..clause.list }, ..*clause })
 }
 
 fn has(nodes: &NodeSet) -> String {
@@ -191,8 +212,8 @@ fn nodes(topology: &Topology) -> (NodeSet, NodeSet) {
 
 /// Returns the members of a list on this machine. Each must exist and be allowed.
 fn resolve<T: Id>(clause: &Clause, allowed: &IdSet<T>, existing: &IdSet<T>) -> Result<IdSet<T>, String> {
-    let NumactlList { inverse, relative, numbers } = &clause.list;
-    let Some(numbers) = numbers else { return Ok(allowed.clone()) };
+    let NumactlList { inverse, relative, members } = &clause.list;
+    let Members::Numbers(numbers) = members else { return Ok(allowed.clone()) };
     let mut named = IdSet::new();
     for number in numbers.iter().map(|id| id.0) {
         let id = if *relative { allowed.iter().nth(number as usize) } else { Some(T::from_number(number)) };
@@ -238,12 +259,12 @@ fn clauses(words: &str) -> Result<Vec<Clause>, String> {
         let takes_list = letter != Letter::Local;
         let list = match (takes_list, attached) {
             (false, Some(extra)) => return Err(format!("{option} does not take a list, but '{extra}' follows")),
-            (false, None) => NumactlList { inverse: false, relative: false, numbers: None },
+            (false, None) => NumactlList { inverse: false, relative: false, members: Members::All },
             (true, attached) => {
                 let text = attached
                     .or_else(|| rest.next())
                     .ok_or_else(|| format!("{option} requires a list such as 0-3 or all"))?;
-                list(option, text)?
+                list(letter, option, text)?
             }
         };
         let is_cpus = |letter| matches!(letter, Letter::Cpus | Letter::CpusOfNodes);
@@ -277,24 +298,35 @@ fn option(word: &str) -> Result<(Letter, &'static str, Option<&str>), String> {
     Err(format!("'{word}' is not one of numactl's options for placements; valid options: {}", written.join(", ")))
 }
 
-/// Reads `0-3,8`, `all`, `+0-3`, `!0-3` or `!+0-3`.
-fn list(option: &str, text: &str) -> Result<NumactlList, String> {
+/// Reads `0-3,8`, `all`, `+0-3`, `!0-3`, `!+0-3` or a mask; for CPUs, also a location.
+fn list(letter: Letter, option: &str, text: &str) -> Result<NumactlList, String> {
     let (inverse, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
     let (relative, rest) = rest.strip_prefix('+').map_or((false, rest), |rest| (true, rest));
     if rest == "all" {
         if inverse {
             return Err(format!("{option}: '{text}' contains nothing"));
         }
-        return Ok(NumactlList { inverse, relative, numbers: None });
+        return Ok(NumactlList { inverse, relative, members: Members::All });
     }
-    if rest.contains(':') && rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+    let is_named = rest.starts_with(|c: char| c.is_ascii_alphabetic());
+    if letter != Letter::Cpus && is_named && rest.contains(':') {
         return Err(format!("{option}: '{text}': nodes of devices are not supported; write the number of the node"));
     }
-    let numbers = CpuSet::parse_list(rest).map_err(|_| {
-        format!("{option}: '{text}' is not a list; valid lists: 0-3,8; all; +0-3 (positions among the allowed); !0-3 (all others)")
-    })?;
-    if numbers.is_empty() {
-        return Err(format!("{option} requires a list such as 0-3 or all"));
-    }
-    Ok(NumactlList { inverse, relative, numbers: Some(numbers) })
+    let location = CpuLocation::parse(rest);
+    let members = match location {
+        Ok(CpuLocation::Numbers(numbers)) if numbers.is_empty() => {
+            return Err(format!("{option} requires a list such as 0-3 or all"));
+        }
+        Ok(CpuLocation::Numbers(numbers)) => Members::Numbers(numbers),
+        Ok(location) if letter == Letter::Cpus && !relative => Members::Location(location),
+        Err(error) if letter == Letter::Cpus && is_named && rest.contains(':') => {
+            return Err(format!("{option}: {error}"));
+        }
+        _ => {
+            return Err(format!(
+                "{option}: '{text}' is not a list; valid lists: 0-3,8; all; +0-3 (positions among the allowed); !0-3 (all others)"
+            ));
+        }
+    };
+    Ok(NumactlList { inverse, relative, members })
 }

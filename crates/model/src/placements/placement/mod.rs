@@ -4,6 +4,7 @@
 mod budget;
 pub(crate) mod command_lines;
 pub(crate) mod cores;
+pub(crate) mod cpu_location;
 mod cpu_rule;
 mod explicit;
 mod files;
@@ -16,6 +17,8 @@ mod region;
 pub(crate) mod route;
 mod template;
 mod text;
+
+use std::borrow::Cow;
 
 pub use command_lines::{CommandLines, lines};
 pub(crate) use command_lines::{file_line, lines_with_files};
@@ -60,6 +63,7 @@ pub fn parse_for(
     kernel: KernelFeatures,
     devices: &[String],
 ) -> Result<Placement, PlacementError> {
+    let text = &*with_option(text);
     let (rest, rule) = route::split(text).map_err(PlacementError::Invalid)?;
     let (rest, budget) = budget::split(&rest).map_err(PlacementError::Invalid)?;
     let (rest, file_rule) = files::split(&rest).map_err(PlacementError::Invalid)?;
@@ -91,12 +95,19 @@ pub fn parse_for(
 
 /// Checks that a text is a placement on some machine. Experiments are read before the machine is known.
 pub fn check(text: &str) -> Result<(), String> {
-    let (rest, _) = route::split(text)?;
+    let (rest, _) = route::split(&with_option(text))?;
     let (rest, _) = budget::split(&rest)?;
     let (rest, _) = files::split(&rest)?;
     let (rest, _) = text::split(&rest)?;
     let (rest, _) = loose::split(&rest)?;
     if is_explicit(&rest) { explicit::check(&rest) } else { policy::check(&rest) }
+}
+
+/// Returns a placement that begins with CPUs (`0-3`, `S0:0-1+irq:4`) in the notation of numactl: `-C S0:0-1 irq:4`.
+fn with_option(text: &str) -> Cow<'_, str> {
+    let mut words = text.split(['+', ' ']).filter(|word| !word.is_empty());
+    let is_location = words.next().is_some_and(cpu_location::CpuLocation::is_location);
+    if is_location { format!("-C {}", text.trim().replace('+', " ")).into() } else { text.into() }
 }
 
 fn is_explicit(text: &str) -> bool {

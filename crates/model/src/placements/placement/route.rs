@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cores::CoreIndex;
+use super::cpu_location::CpuLocation;
 use super::{PlacementError, parts};
 use crate::values::id_set::{CpuId, CpuSet, NodeId};
 use crate::values::placement::{Placement, Route};
@@ -24,7 +25,7 @@ pub(super) enum RouteRule {
     OtherNode,
     /// Round-robin, each interrupt on one core.
     Spread,
-    Cpus(CpuSet),
+    Cpus(CpuLocation),
 }
 
 /// Splits the name of a placement into the rest and its interrupt rule.
@@ -39,8 +40,9 @@ fn rule(part: &str) -> Result<RouteRule, String> {
         "irq:same-node" => Ok(RouteRule::SameNode),
         "irq:other-node" => Ok(RouteRule::OtherNode),
         "irq:spread" => Ok(RouteRule::Spread),
-        _ => match CpuSet::parse_list(&part[PREFIX.len()..]) {
-            Ok(cpus) if !cpus.is_empty() => Ok(RouteRule::Cpus(cpus)),
+        _ => match CpuLocation::parse(&part[PREFIX.len()..]) {
+            Ok(cpus) if cpus != CpuLocation::Numbers(CpuSet::new()) => Ok(RouteRule::Cpus(cpus)),
+            Err(error) if CpuLocation::is_location(&part[PREFIX.len()..]) => Err(format!("{PREFIX}{error}")),
             _ => {
                 let names = suggestions(part, RULES).join(", ");
                 Err(format!("'{part}' is not an interrupt rule; valid rules: {names}, and lists such as irq:0-3"))
@@ -146,16 +148,7 @@ pub(super) fn route(
         return Err(PlacementError::Invalid(missing_device(core_index.topology)));
     }
     devices.iter().try_for_each(|device| check_device(device)).map_err(PlacementError::Unavailable)?;
-    if let RouteRule::Cpus(cpus) = rule {
-        let missing = cpus.difference(&core_index.topology.complete_cpus);
-        if !missing.is_empty() {
-            let existing = &core_index.topology.complete_cpus;
-            return Err(PlacementError::Invalid(format!(
-                "irq:{cpus}: CPU {missing} does not exist; this machine has {existing}"
-            )));
-        }
-    }
-    let (cpus, description) = cpus_of(core_index, rule, &placement.bindings).map_err(PlacementError::Unavailable)?;
+    let (cpus, description) = cpus_of(core_index, rule, &placement.bindings)?;
     let round_robin = matches!(rule, RouteRule::Spread);
     placement.interrupts = routes(&devices, |index| {
         if round_robin { cpus.iter().nth(index % cpus.len()).into_iter().collect() } else { cpus.clone() }
@@ -187,24 +180,24 @@ fn missing_device(topology: &Topology) -> String {
     format!("irq: requires a device: --device NAME, or devices = [\"NAME\"] in an experiment; this machine {known}")
 }
 
-fn cpus_of(core_index: &CoreIndex, rule: &RouteRule, bindings: &[CpuId]) -> Result<(CpuSet, String), String> {
+fn cpus_of(core_index: &CoreIndex, rule: &RouteRule, bindings: &[CpuId]) -> Result<(CpuSet, String), PlacementError> {
     let bound: CpuSet = bindings.iter().copied().collect();
     if bindings.is_empty() && matches!(rule, RouteRule::SameCore | RouteRule::SameNode | RouteRule::OtherNode) {
-        return Err(
+        return Err(PlacementError::Unavailable(
             "the rule refers to the CPUs of the threads, and none are bound; add a CPU policy, as in one-core+irq:same-core"
                 .into(),
-        );
+        ));
     }
     let on = |cpus: &CpuSet| if cpus.len() == 1 { format!("on CPU {cpus}") } else { format!("on CPUs {cpus}") };
     match rule {
         RouteRule::SameCore => Ok((bound.clone(), format!("{}, the CPUs of the threads", on(&bound)))),
         RouteRule::SameNode => {
-            let cpus = same_node(core_index, bindings)?;
+            let cpus = same_node(core_index, bindings).map_err(PlacementError::Unavailable)?;
             let description = format!("{}, other cores of the same node", on(&cpus));
             Ok((cpus, description))
         }
         RouteRule::OtherNode => {
-            let (node, cpus) = other_node(core_index, bindings)?;
+            let (node, cpus) = other_node(core_index, bindings).map_err(PlacementError::Unavailable)?;
             let description = format!("{}, the cores of node {node}", on(&cpus));
             Ok((cpus, description))
         }
@@ -212,8 +205,22 @@ fn cpus_of(core_index: &CoreIndex, rule: &RouteRule, bindings: &[CpuId]) -> Resu
             let cpus: CpuSet = core_index.cores.iter().map(|core| core.cpus[0]).collect();
             Ok((cpus.clone(), format!("round-robin {}", on(&cpus))))
         }
-        RouteRule::Cpus(cpus) => Ok((cpus.clone(), on(cpus))),
+        RouteRule::Cpus(location) => {
+            let cpus = listed(core_index.topology, location).map_err(PlacementError::Invalid)?;
+            let description = on(&cpus);
+            Ok((cpus, description))
+        }
     }
+}
+
+/// Returns the CPUs of a rule `irq:LIST`. Each must exist.
+fn listed(topology: &Topology, location: &CpuLocation) -> Result<CpuSet, String> {
+    let cpus = location.resolve(topology).map_err(|error| format!("{PREFIX}{error}"))?;
+    let missing = cpus.difference(&topology.complete_cpus);
+    if missing.is_empty() {
+        return Ok(cpus);
+    }
+    Err(format!("irq:{cpus}: CPU {missing} does not exist; this machine has {}", topology.complete_cpus))
 }
 
 fn homes(core_index: &CoreIndex, bindings: &[CpuId]) -> Vec<NodeId> {
