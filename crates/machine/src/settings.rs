@@ -37,7 +37,7 @@ const NO_OPTION: &str = "not built into this kernel";
 
 const NO_DMI: &str = "no DMI tables";
 
-const FILE_FACTS: [FileFact; 24] = [
+const FILE_FACTS: [FileFact; 26] = [
     FileFact("machine.bios-version", "sys/devices/virtual/dmi/id/bios_version", verbatim, NO_DMI),
     FileFact("machine.bios-date", "sys/devices/virtual/dmi/id/bios_date", year_first, NO_DMI),
     FileFact("kernel.release", "proc/sys/kernel/osrelease", verbatim, "no /proc"),
@@ -54,6 +54,8 @@ const FILE_FACTS: [FileFact; 24] = [
     FileFact("kernel.isolated-cpus", "sys/devices/system/cpu/isolated", list_or_none, NO_OPTION),
     FileFact("kernel.nohz-full-cpus", "sys/devices/system/cpu/nohz_full", list_or_none, NO_OPTION),
     FileFact("kernel.numa-balancing", "proc/sys/kernel/numa_balancing", verbatim, NO_OPTION),
+    FileFact("kernel.sched-autogroup", "proc/sys/kernel/sched_autogroup_enabled", verbatim, NO_OPTION),
+    FileFact("kernel.perf-event-paranoid", "proc/sys/kernel/perf_event_paranoid", verbatim, NO_OPTION),
     FileFact("cpu.online", "sys/devices/system/cpu/online", verbatim, "no /sys"),
     FileFact("cpu.smt", "sys/devices/system/cpu/smt/control", verbatim, NO_OPTION),
     FileFact("cpu.frequency-driver", "sys/devices/system/cpu/cpufreq/policy0/scaling_driver", verbatim, NO_CPUFREQ),
@@ -80,6 +82,7 @@ fn read_at(root: &Path) -> Settings {
     for FileFact(key, path, refine, missing) in FILE_FACTS {
         settings.record(key, file_fact(root, path, refine, missing));
     }
+    settings.record("kernel.sched-ext", sched_ext(root));
     record_memory(&mut settings, root);
     record_cgroup(&mut settings, root);
     record_mitigations(&mut settings, root);
@@ -199,6 +202,17 @@ fn distribution(root: &Path) -> FactValue {
     let text = text.unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     known_or(name.map(|name| name.trim_matches(['"', '\'']).to_owned()), "no os-release file")
+}
+
+/// Returns the name of the loaded sched_ext scheduler, which decides where unbound threads run, or the state of sched_ext.
+fn sched_ext(root: &Path) -> FactValue {
+    let state = file_fact(root, "sys/kernel/sched_ext/state", verbatim, NO_OPTION);
+    match (state, sysfs::read_text(root, "sys/kernel/sched_ext/root/ops")) {
+        (FactValue::Known(state), Ok(scheduler)) if state != "disabled" => {
+            FactValue::Known(format!("{state}: {scheduler}"))
+        }
+        (state, _) => state,
+    }
 }
 
 fn cpuinfo(root: &Path) -> String {
@@ -401,6 +415,18 @@ mod tests {
         let cases: Vec<Case<String>> = vec![
             (vec![("proc/sys/kernel/osrelease".into(), "6.18\n")], "kernel.release", "6.18"),
             (vec![("proc/cmdline".into(), "quiet\n")], "kernel.command-line", "quiet"),
+            (vec![("proc/sys/kernel/sched_autogroup_enabled".into(), "1\n")], "kernel.sched-autogroup", "1"),
+            (vec![("proc/sys/kernel/perf_event_paranoid".into(), "-1\n")], "kernel.perf-event-paranoid", "-1"),
+            (vec![], "kernel.sched-ext", "unavailable: not built into this kernel"),
+            (vec![("sys/kernel/sched_ext/state".into(), "disabled\n")], "kernel.sched-ext", "disabled"),
+            (
+                vec![
+                    ("sys/kernel/sched_ext/state".into(), "enabled\n"),
+                    ("sys/kernel/sched_ext/root/ops".into(), "rusty_1.0.4\n"),
+                ],
+                "kernel.sched-ext",
+                "enabled: rusty_1.0.4",
+            ),
             (vec![(path("isolated"), "\n")], "kernel.isolated-cpus", "none"),
             (vec![(path("isolated"), "2-3\n")], "kernel.isolated-cpus", "2-3"),
             (vec![(path("nohz_full"), "  (null)\n")], "kernel.nohz-full-cpus", "none"),

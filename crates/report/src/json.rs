@@ -261,6 +261,7 @@ pub(crate) fn about(record: &RunRecord) -> Value {
         "baseline": record.plan.baseline,
         "seed": record.seed,
         "host": record.host,
+        "cpu_model": record.machine.settings.get("cpu.model"),
         "machine": record.machine.topology.summary(),
         "settings_fingerprint": record.machine.settings.fingerprint(),
         "simulated": record.simulated,

@@ -19,6 +19,8 @@ mod tables;
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::collections::BTreeMap;
+
 use crate::analysis::finding::RunFinding;
 use crate::hint::Hinted;
 use crate::import::unixbench::{self, IndexTable, Score};
@@ -99,7 +101,8 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
     let notes = facts::differing(runs, &dimensions);
     let efficiency = efficiency::efficiencies(runs, request.metric);
     let stamp = Stamp::of(runs.iter().map(|run| run.record));
-    Ok(Comparison { efficiency, ..assemble(columns, rows, &history, notes) }.stamped(stamp))
+    let machines = columns::machines(runs, &entries);
+    Ok(Comparison { efficiency, machines, ..assemble(columns, rows, &history, notes) }.stamped(stamp))
 }
 
 /// Returns the comparison that a plan defines; `None` with a single column and without efficiencies, or if the baseline
@@ -196,6 +199,7 @@ fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, history: &History<'_>,
         baselines: baselines.several(),
         baseline: baselines.name,
         columns: names,
+        machines: BTreeMap::new(),
         rows: rows.into_iter().map(|measured| measured.row).collect(),
         geomean,
         efficiency: Vec::new(),

@@ -183,6 +183,7 @@ mod tests {
             by: "placement".into(),
             baseline: "kernel".into(),
             baselines: BTreeMap::new(),
+            machines: BTreeMap::new(),
             columns: Vec::new(),
             rows: vec![row],
             geomean: Vec::new(),

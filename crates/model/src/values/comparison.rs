@@ -22,6 +22,9 @@ pub struct Comparison {
     pub baselines: BTreeMap<String, String>,
     /// All columns in reading order, a baseline before the columns that are compared with it.
     pub columns: Vec<String>,
+    /// The machine of each column. Columns of imported tables are absent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub machines: BTreeMap<String, ColumnMachine>,
     /// The rows in plan or file order.
     pub rows: Vec<ComparisonRow>,
     /// Geometric means over the main metrics of all tests, oriented so that higher is better: one per column except the
@@ -35,6 +38,15 @@ pub struct Comparison {
     /// Whether the compared runs were simulated or smoke tests.
     #[serde(flatten)]
     pub stamp: Stamp,
+}
+
+/// The machine whose results a column contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnMachine {
+    /// Label of the machine (`--host-label`), if given.
+    pub host: Option<String>,
+    /// CPU model as reported by the Linux kernel, if known.
+    pub cpu_model: Option<String>,
 }
 
 impl Comparison {
@@ -323,6 +335,7 @@ mod tests {
             by: "run".into(),
             baseline: "a".into(),
             baselines: BTreeMap::new(),
+            machines: BTreeMap::new(),
             columns: vec!["a".into(), "b".into()],
             rows: p_values.iter().map(row).collect(),
             geomean: Vec::new(),

@@ -7,9 +7,18 @@ use sha2::{Digest, Sha256};
 
 /// Facts that change over time or between boots without a change of the machine. They are recorded and reported, but
 /// are not part of the fingerprint. Total memory is among them because it varies by some pages between boots; the
-/// topology contains the sizes of the nodes.
-const VOLATILE_KEYS: [&str; 4] =
-    ["kernel.boot-id", "memory.total-bytes", "memory.available-bytes", "memory.swap-used-bytes"];
+/// topology contains the sizes of the nodes. `perf_event_paranoid` decides what can be counted, not how fast it is.
+const VOLATILE_KEYS: [&str; 5] = [
+    "kernel.boot-id",
+    "kernel.perf-event-paranoid",
+    "memory.total-bytes",
+    "memory.available-bytes",
+    "memory.swap-used-bytes",
+];
+
+/// Facts that earlier versions did not record, with the value that their recordings imply: the default of the kernel.
+const USUAL_VALUES: [(&str, &str); 3] =
+    [(MEMORY_POLICY, "default"), ("kernel.sched-autogroup", "1"), ("kernel.sched-ext", "disabled")];
 
 /// Memory policy that processes inherit: `default`, or a policy such as `interleave:0-7` that a kernel parameter or
 /// numactl has set.
@@ -54,7 +63,9 @@ pub struct Settings {
 impl Fact {
     /// Whether the fact has a value that recordings of earlier versions imply by omission.
     fn is_usual(&self) -> bool {
-        self.key == MEMORY_POLICY && !matches!(&self.value, FactValue::Known(policy) if policy != "default")
+        USUAL_VALUES
+            .iter()
+            .any(|(key, usual)| self.key == *key && !matches!(&self.value, FactValue::Known(value) if value != usual))
     }
 }
 
@@ -229,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn default_memory_policy_equals_recordings_without_one() {
+    fn usual_values_equal_recordings_without_them() {
         let earlier = settings(&[("memory.thp", "madvise")]);
         let default = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "default")]);
         let interleaved = settings(&[("memory.thp", "madvise"), (MEMORY_POLICY, "interleave:0-7")]);
@@ -237,6 +248,13 @@ mod tests {
         assert_ne!(interleaved.fingerprint(), default.fingerprint());
         assert_eq!(default.differences(&earlier), []);
         assert_eq!(earlier.differences(&interleaved).len(), 1);
+        let usual =
+            settings(&[("memory.thp", "madvise"), ("kernel.sched-ext", "disabled"), ("kernel.sched-autogroup", "1")]);
+        let scheduled = settings(&[("memory.thp", "madvise"), ("kernel.sched-ext", "enabled: rusty_1.0.4")]);
+        assert_eq!(usual.fingerprint(), earlier.fingerprint());
+        assert_ne!(scheduled.fingerprint(), earlier.fingerprint());
+        assert_eq!(earlier.identity_changes(&usual), []);
+        assert_eq!(earlier.identity_changes(&scheduled).len(), 1);
     }
 
     #[test]

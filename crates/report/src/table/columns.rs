@@ -40,6 +40,8 @@ static COLUMNS: &[Column] = &[
     csv("invalid", |row| count(row.cell.verdicts.invalid)),
     column("verdicts", "trials", Group::Trials, CellKind::Text, verdicts).without_csv(),
     csv("smoke", |row| CellValue::Muted(if row.record.stamp().smoke { "true" } else { "false" })),
+    csv("host", |row| text(row.record.host.as_deref().unwrap_or_default())),
+    csv("cpu_model", |row| text(row.record.machine.settings.get("cpu.model").unwrap_or_default())),
 ];
 
 /// A column of the result table.
@@ -243,10 +245,12 @@ mod tests {
     use super::*;
 
     /// Columns that are not a field of a cell, its metric or its verdicts in JSON, with the reason.
-    const NOT_FIELDS: [(&str, &str); 5] = [
+    const NOT_FIELDS: [(&str, &str); 7] = [
         ("run", "the field `id` of the object `run`"),
         ("simulated", "a field of the object `run`"),
         ("smoke", "a field next to `run`"),
+        ("host", "a field of the object `run`"),
+        ("cpu_model", "a field of the object `run`"),
         ("metric", "the field `name` of the metric"),
         ("interval", "the fields `ci_low` and `ci_high`"),
     ];

@@ -33,7 +33,21 @@ static COLUMNS: &[Column] = &[
     both("trials", |_| String::new(), |line| line.mean.trials.to_string()),
     both("replication", |line| replication(line.value.replication), |line| replication(line.mean.replication)),
     both("suspect", |line| line.value.suspect.to_string(), |line| line.mean.suspect.to_string()),
+    both("host", |line| host(line.comparison, line.column), |line| host(line.comparison, &line.mean.name)),
+    both(
+        "cpu_model",
+        |line| cpu_model(line.comparison, line.column),
+        |line| cpu_model(line.comparison, &line.mean.name),
+    ),
 ];
+
+fn host(comparison: &Comparison, column: &str) -> String {
+    comparison.machines.get(column).and_then(|machine| machine.host.clone()).unwrap_or_default()
+}
+
+fn cpu_model(comparison: &Comparison, column: &str) -> String {
+    comparison.machines.get(column).and_then(|machine| machine.cpu_model.clone()).unwrap_or_default()
+}
 
 fn simulated(comparison: &Comparison) -> String {
     comparison.stamp.simulated.to_string()

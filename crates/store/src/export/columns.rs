@@ -204,6 +204,7 @@ pub(super) static COLUMNS: &[Column] = &[
     parquet("plan_json", CellReader::Text(|row| text(&row.run.plan))),
     parquet("facts", CellReader::Text(|row| text(&row.run.facts))),
     csv("smoke", CellReader::Text(|row| text(if row.run.record.stamp().smoke { "true" } else { "false" }))),
+    csv("cpu_model", CellReader::Text(|row| row.run.fact("cpu.model"))), // at the end: CSV keeps its order
 ];
 
 #[allow(clippy::unnecessary_wraps)] // the type of a column's reader

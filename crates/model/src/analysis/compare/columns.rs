@@ -6,6 +6,7 @@ use super::{CompareError, ComparedRun, row};
 use crate::analysis::finding::{CellFinding, MetricFinding};
 use crate::import::unixbench::{self, Score};
 use crate::values::command_number::COMMAND;
+use crate::values::comparison::ColumnMachine;
 use crate::values::plan::By;
 use crate::values::record::RunRecord;
 use crate::values::units::thread_count;
@@ -124,6 +125,16 @@ pub(super) fn entries<'a>(
     }
     check_metric(&entries, metric)?;
     Ok((entries, rule.dimensions))
+}
+
+/// Returns the machine of each column: runs of different machines are never in one column.
+pub(super) fn machines(runs: &[ComparedRun<'_>], entries: &[ColumnValue<'_>]) -> BTreeMap<String, ColumnMachine> {
+    let machine = |entry: &ColumnValue<'_>| {
+        let record = runs[entry.run].record;
+        let cpu_model = record.machine.settings.get("cpu.model").map(Into::into);
+        (entry.column.clone(), ColumnMachine { host: record.host.clone(), cpu_model })
+    };
+    entries.iter().map(machine).collect()
 }
 
 fn check_metric(entries: &[ColumnValue<'_>], metric: Option<&str>) -> Result<(), CompareError> {

@@ -3,9 +3,10 @@
 use super::tests::{cell, finding, record};
 use super::*;
 use crate::analysis::finding::RunFinding;
-use crate::values::comparison::{ComparedValue, Difference, Replication};
+use crate::values::comparison::{ColumnMachine, ComparedValue, Difference, Replication};
 use crate::values::plan::By;
 use crate::values::record::{ImportedRow, RunRecord};
+use crate::values::settings::FactValue;
 use crate::values::workload::Better;
 
 /// A run with a label as the compared fact, and nine trials around a level.
@@ -29,6 +30,16 @@ fn borrowed((record, finding): &(RunRecord, RunFinding)) -> ComparedRun<'_> {
 
 fn right(comparison: &Comparison) -> &ComparedValue {
     &comparison.rows[0].values["right"]
+}
+
+#[test]
+fn columns_name_their_machine() {
+    let mut sides = [run("1", "left", 10.0), run("2", "right", 11.0)];
+    sides[1].0.host = Some("node-2".into());
+    sides[1].0.machine.settings.record("cpu.model", FactValue::Known("AMD EPYC".into()));
+    let machines = compared(&sides, &[]).machines;
+    assert_eq!(machines["left"], ColumnMachine::default());
+    assert_eq!(machines["right"], ColumnMachine { host: Some("node-2".into()), cpu_model: Some("AMD EPYC".into()) });
 }
 
 #[test]
