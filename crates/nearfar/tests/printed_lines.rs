@@ -95,6 +95,53 @@ fn openmp_line_runs_the_original_arguments() {
     check(1, |argv| printed("-C 0", argv).openmp.expect("CPUs can be expressed"), in_shell);
 }
 
+#[test]
+fn go_and_java_lines_run_the_original_arguments() {
+    check(1, |argv| printed("-C 0", argv).go.expect("CPUs can be expressed"), in_shell);
+    check(1, |argv| printed("-C 0", argv).java.expect("CPUs can be expressed"), in_shell);
+    let java = |placement: &str| printed(placement, &["java".into()]).java;
+    assert_eq!(java("-C 0-1").as_deref(), Some("JAVA_TOOL_OPTIONS='-XX:ActiveProcessorCount=2' taskset -c 0-1 java"));
+    assert!(java("-C 0,6 -l").is_some_and(|line| line.contains("=2 -XX:+UseNUMA' numactl -C 0,6 -l java")));
+    assert!(java("-C 0,6 -i 0-1").is_some_and(|line| !line.contains("UseNUMA")));
+    assert_eq!(printed("kernel", &["java".into()]).java, None);
+}
+
+#[test]
+fn ranks_of_open_mpi_run_on_the_cores_of_the_placement() {
+    let slots = |placement: &str| printed(placement, &["app".into()]).open_mpi;
+    let expected = "# nearfar.rankfile\nrank 0=localhost slot=0:1\nrank 1=localhost slot=1:0\n# command\n\
+                    numactl -i 0-1 mpirun -n 2 --rankfile nearfar.rankfile app";
+    assert_eq!(slots("-C 1,6 -i 0-1").as_deref(), Some(expected));
+    assert_eq!(slots("-C 0,12"), None, "two threads of one core");
+    const NAME: &str = "ranks_of_open_mpi_run_on_the_cores_of_the_placement";
+    let machine = machine::topology::read(&TopologySource::Live).expect("this machine can be read");
+    let placement = parse(&machine, "compact", None, FEATURES).expect("every machine has it");
+    let show = "echo $OMPI_COMM_WORLD_RANK $(grep Cpus_allowed_list /proc/self/status)";
+    let Some(text) = lines(&placement, &machine, &quote_argv(&["sh", "-c", show])).open_mpi else {
+        return println!("skipped: {NAME}: this machine reports no packages or cores");
+    };
+    if !is_usable(NAME, "mpirun", &["--version"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (rankfile, command) = text.split_once("\n# command\n").expect("both parts");
+    std::fs::write(dir.path().join("nearfar.rankfile"), rankfile).expect("the directory is writable");
+    let allow = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
+    let run = Command::new("sh").args(["-c", command]).envs(allow).current_dir(&dir).output().expect("sh starts");
+    let mut seen: Vec<String> = String::from_utf8_lossy(&run.stdout).lines().map(String::from).collect();
+    seen.sort_unstable();
+    let cores = machine.cores();
+    let core_of = |cpu| cores.iter().find(|core| core.contains(cpu)).expect("every CPU has a core");
+    let mut ranks: Vec<String> = placement
+        .bindings
+        .iter()
+        .enumerate()
+        .map(|(rank, cpu)| format!("{rank} Cpus_allowed_list: {}", core_of(*cpu)))
+        .collect();
+    ranks.sort_unstable();
+    assert_eq!(seen, ranks, "{}", String::from_utf8_lossy(&run.stderr));
+}
+
 /// With the service manager of this machine, or with one that the test starts.
 #[test]
 fn systemd_run_line_runs_the_original_arguments() {

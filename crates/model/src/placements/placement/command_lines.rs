@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
 use crate::values::placement::{MemoryPolicy, Placement};
 use crate::values::shell::quote_arg;
-use crate::values::topology::Topology;
+use crate::values::topology::{ObjectKind, Topology};
 
 /// Commands to copy. `None` if a tool cannot express the placement; all are `None` if nothing is bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,6 +26,12 @@ pub struct CommandLines {
     pub slurm: Option<String>,
     /// OpenMP's environment variables, one place per CPU. CPUs only.
     pub openmp: Option<String>,
+    /// A rankfile and the mpirun of Open MPI, with one rank per thread. Each rank is bound to its whole core.
+    pub open_mpi: Option<String>,
+    /// Environment variable of Go's runtime, with the command of `taskset` or `numactl`.
+    pub go: Option<String>,
+    /// Options of a Java virtual machine, with the command of `taskset` or `numactl`.
+    pub java: Option<String>,
     /// Configuration of kubelet and container with which Kubernetes chooses similar CPUs; exact CPUs are impossible.
     pub kubernetes: Option<String>,
     /// Elements of a libvirt domain with one virtual CPU per CPU.
@@ -86,6 +92,9 @@ pub(crate) fn lines_with_files(
         docker: docker(&input),
         slurm: slurm(&input),
         openmp: openmp(&input),
+        open_mpi: open_mpi(&input, topology),
+        go: bound(&input).map(|bound| format!("GOMAXPROCS={} {bound}", input.threads)),
+        java: java(&input, topology),
         kubernetes: kubernetes(&input, topology),
         libvirt: libvirt(&input),
         interrupts,
@@ -298,6 +307,49 @@ fn places_of_threads(bindings: &[CpuId]) -> String {
         }
     });
     place_list(&places)
+}
+
+/// Returns the command with CPUs and memory bound; `None` without CPUs.
+fn bound(input: &LineInput) -> Option<String> {
+    (!input.cpus.is_empty()).then(|| taskset(input).unwrap_or_else(|| numactl(input)))
+}
+
+/// A rankfile has one rank per thread. Its slots are `PACKAGE:CORE` with logical indices, which Open MPI 4 and 5 read
+/// alike; two ranks on the threads of one core cannot be expressed so.
+fn open_mpi(input: &LineInput, topology: &Topology) -> Option<String> {
+    if input.bindings.is_empty() || input.loose {
+        return None;
+    }
+    let ranks = &input.bindings[..input.threads.min(input.bindings.len())];
+    let slots: Vec<String> = ranks.iter().map(|cpu| slot(topology, *cpu)).collect::<Option<_>>()?;
+    let distinct: std::collections::BTreeSet<&String> = slots.iter().collect();
+    if distinct.len() < slots.len() {
+        return None;
+    }
+    let lines = slots.iter().enumerate().map(|(rank, slot)| format!("rank {rank}=localhost slot={slot}"));
+    // The ranks inherit the memory policy of mpirun.
+    let memory = if input.memory_matters { letters(&CpuSet::new(), input.memory) } else { Vec::new() };
+    let numactl = if memory.is_empty() { String::new() } else { format!("numactl {} ", memory.join(" ")) };
+    let count = slots.len();
+    let command = format!("{numactl}mpirun -n {count} --rankfile nearfar.rankfile {}", input.command);
+    Some(format!("# nearfar.rankfile\n{}\n# command\n{command}", lines.collect::<Vec<_>>().join("\n")))
+}
+
+/// Returns the package of a CPU, and its core within the package.
+fn slot(topology: &Topology, cpu: CpuId) -> Option<String> {
+    let mut packages = topology.of_kind(ObjectKind::Package).enumerate();
+    let (index, package) = packages.find(|(_, package)| package.cpus.contains(cpu))?;
+    let mut cores = topology.of_kind(ObjectKind::Core).filter(|core| core.cpus.is_subset(&package.cpus));
+    let core = cores.position(|core| core.cpus.contains(cpu))?;
+    Some(format!("{index}:{core}"))
+}
+
+/// `UseNUMA` lets the collector allocate from the node of each thread, which matters if the threads are on several nodes.
+fn java(input: &LineInput, topology: &Topology) -> Option<String> {
+    let is_free = matches!(input.memory, MemoryPolicy::Kernel | MemoryPolicy::Local);
+    let numa = if is_free && topology.local_nodes(&input.cpus).len() > 1 { " -XX:+UseNUMA" } else { "" };
+    let options = format!("-XX:ActiveProcessorCount={}{numa}", input.threads);
+    bound(input).map(|bound| format!("JAVA_TOOL_OPTIONS='{options}' {bound}"))
 }
 
 /// The static policies of kubelet's CPU, memory and topology managers. A container gets exclusive CPUs if its requests
