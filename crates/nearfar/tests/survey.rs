@@ -217,6 +217,13 @@ fn slowdown_is_reported_with_its_time_and_fact() {
             (Some("machine.bios-version"), Some(4), Some(0))
         );
     }
+    let latest = changes.iter().filter_map(|change| change["latest"]["unix_ms"].as_u64()).max().expect("a time");
+    let date = |unix_ms| model::values::calendar::utc_date(unix_ms);
+    assert_eq!(fleet.compared(&["--since", &date(latest)])["classes"][0]["changes"], survey["classes"][0]["changes"]);
+    let later = date(latest + 24 * 60 * 60 * 1000);
+    assert_eq!(fleet.compared(&["--since", &later])["classes"][0]["changes"], json!([]));
+    let text = fleet.print("all.db", &["fleet", "compare", "--since", &later]);
+    assert!(text.contains(&format!("no change since {later} 00:00 UTC seen")), "{text}");
     assert!(fleet.print("all.db", &["report", "-o", "-"]).contains("node-3: queens over time"));
 }
 

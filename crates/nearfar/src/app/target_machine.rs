@@ -199,7 +199,8 @@ fn fresh_seed() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish() % 1_000_000_000
 }
 
-fn now_unix_ms() -> u64 {
+/// Returns the time of this machine's clock in milliseconds since 1970.
+pub fn now_unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -293,6 +293,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             example("nearfar fleet compare", "Compare each machine with those of the same hardware"),
             example("nearfar fleet compare --class cpu.model,rack --workload stream", "Compare within racks"),
+            example("nearfar fleet compare --since 7d", "List changes of the last seven days only"),
             example("nearfar fleet compare --format json | jq '.classes[].changes'", "List changes over time"),
         ],
         &["fleet collect", "compare"],

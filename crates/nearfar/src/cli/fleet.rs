@@ -109,6 +109,9 @@ pub struct FleetCompareArgs {
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Leave out changes before this UTC date or age, such as 2026-11-22, 7d or 2w; earlier runs remain the reference
+    #[arg(long, value_name = "DATE|AGE")]
+    pub since: Option<String>,
     /// Leave out suspect trials
     #[arg(long)]
     pub strict: bool,

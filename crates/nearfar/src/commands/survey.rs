@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use model::analysis::survey::SurveyOptions;
+use model::values::calendar::parse_date_or_age;
 
 use crate::app::report::survey_html;
 use crate::app::survey;
@@ -19,6 +20,7 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         workload: args.workload.clone(),
         all_metrics: args.all_metrics,
         false_alarms_percent: args.false_alarms,
+        since_unix_ms: args.since.as_deref().map(since).transpose()?,
     };
     let survey = survey::of(&store, &args.runs, &options, args.strict)?;
     if survey.classes.is_empty() {
@@ -32,4 +34,9 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         SurveyFormat::Html => output::print(&survey_html(&survey))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn since(text: &str) -> Result<u64, CliError> {
+    let now = crate::app::target_machine::now_unix_ms();
+    parse_date_or_age(text, now).map_err(|error| CliError::usage(format!("invalid value for --since: {error}")))
 }

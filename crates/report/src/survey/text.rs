@@ -103,6 +103,8 @@ pub(crate) fn changes(class: &MachineClass) -> Vec<ClaimText> {
     let runs = class.machines.iter().map(|machine| machine.runs).max().unwrap_or(0);
     let text = if runs < RUNS_MIN {
         format!("changes over time: {RUNS_MIN} runs of a machine are required, the maximum is {runs}")
+    } else if let Some(since) = class.since_unix_ms {
+        format!("no change since {} seen", date(since))
     } else {
         "no change over time seen".into()
     };

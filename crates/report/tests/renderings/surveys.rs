@@ -91,6 +91,7 @@ fn survey(name: fn(usize) -> String) -> Survey {
         tests: vec![test],
         facts_of_worse: vec![parting(&name(9))],
         facts_of_better: Vec::new(),
+        since_unix_ms: None,
         changes: vec![change],
     };
     Survey { false_alarms_percent: 5.0, class_by: Vec::new(), stamp: Stamp::default(), classes: vec![class] }

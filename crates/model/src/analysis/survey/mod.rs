@@ -35,11 +35,19 @@ pub struct SurveyOptions {
     pub all_metrics: bool,
     /// Maximum false-alarm rate in percent of surveys; above 0 and at most 50.
     pub false_alarms_percent: f64,
+    /// Leave out changes that happened before this time (milliseconds since 1970). Earlier runs remain the reference.
+    pub since_unix_ms: Option<u64>,
 }
 
 impl Default for SurveyOptions {
     fn default() -> Self {
-        Self { class: Vec::new(), workload: None, all_metrics: false, false_alarms_percent: FALSE_ALARMS_PERCENT }
+        Self {
+            class: Vec::new(),
+            workload: None,
+            all_metrics: false,
+            false_alarms_percent: FALSE_ALARMS_PERCENT,
+            since_unix_ms: None,
+        }
     }
 }
 
@@ -73,6 +81,9 @@ pub struct MachineClass {
     pub facts_of_better: Vec<Association>,
     /// Level changes in chronological order.
     pub changes: Vec<LevelChange>,
+    /// Changes that happened before this time are left out; `None` if no time was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_unix_ms: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -221,7 +232,7 @@ pub fn survey(runs: &[ComparedRun<'_>], options: &SurveyOptions) -> Result<Surve
     let mut changes = level::changes(&classes, runs, share);
     let class = |(class, tests): (&rows::Class, Vec<Test>)| {
         let changes = changes.remove(0);
-        finished(class, tests, changes, runs)
+        changed_since(finished(class, tests, changes, runs), options.since_unix_ms)
     };
     let stamp = Stamp::of(runs.iter().map(|run| run.record));
     let classes = classes.iter().zip(standings).map(class);
@@ -231,6 +242,13 @@ pub fn survey(runs: &[ComparedRun<'_>], options: &SurveyOptions) -> Result<Surve
         stamp,
         classes: if stamp.smoke { classes.map(without_claims).collect() } else { classes.collect() },
     })
+}
+
+/// Leaves out changes that certainly happened before a time.
+fn changed_since(mut class: MachineClass, since_unix_ms: Option<u64>) -> MachineClass {
+    class.since_unix_ms = since_unix_ms;
+    class.changes.retain(|change| since_unix_ms.is_none_or(|since| change.latest.unix_ms >= since));
+    class
 }
 
 /// Removes what the sizes of smoke tests do not support: outliers, associated facts, changes and intervals.
@@ -283,5 +301,6 @@ fn finished(
         machines,
         tests,
         changes,
+        since_unix_ms: None,
     }
 }
