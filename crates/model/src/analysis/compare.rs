@@ -102,7 +102,7 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
     let efficiency = efficiency::efficiencies(runs, request.metric);
     let stamp = Stamp::of(runs.iter().map(|run| run.record));
     let machines = columns::machines(runs, &entries);
-    Ok(Comparison { efficiency, machines, ..assemble(columns, rows, &history, notes) }.stamped(stamp))
+    Ok(Comparison { machines, efficiency, ..assemble(columns, rows, &history, notes) }.stamped(stamp))
 }
 
 /// Returns the comparison that a plan defines; `None` with a single column and without efficiencies, or if the baseline

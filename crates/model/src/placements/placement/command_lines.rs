@@ -314,8 +314,8 @@ fn bound(input: &LineInput) -> Option<String> {
     (!input.cpus.is_empty()).then(|| taskset(input).unwrap_or_else(|| numactl(input)))
 }
 
-/// A rankfile has one rank per thread. Its slots are `PACKAGE:CORE` with logical indices, which Open MPI 4 and 5 read
-/// alike; two ranks on the threads of one core cannot be expressed so.
+/// A rankfile has one rank per thread. Its slots are `PACKAGE:CORE` with logical indices, which mean the same in
+/// Open MPI 4 and 5; two ranks on the threads of one core cannot be expressed so.
 fn open_mpi(input: &LineInput, topology: &Topology) -> Option<String> {
     if input.bindings.is_empty() || input.loose {
         return None;
