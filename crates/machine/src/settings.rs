@@ -204,7 +204,7 @@ fn distribution(root: &Path) -> FactValue {
     known_or(name.map(|name| name.trim_matches(['"', '\'']).to_owned()), "no os-release file")
 }
 
-/// Returns the name of the loaded sched_ext scheduler, which decides where unbound threads run, or the state of sched_ext.
+/// Returns the name of the scheduler that `sched_ext` has loaded, which decides where unbound threads run, or its state.
 fn sched_ext(root: &Path) -> FactValue {
     let state = file_fact(root, "sys/kernel/sched_ext/state", verbatim, NO_OPTION);
     match (state, sysfs::read_text(root, "sys/kernel/sched_ext/root/ops")) {

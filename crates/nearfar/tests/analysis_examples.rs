@@ -1,4 +1,4 @@
-//! The examples of the guide to pandas, R and ReFrame, run with these programs. A program that is missing is skipped with
+//! The examples of the guide to pandas, R and `ReFrame`, run with these programs. A program that is missing is skipped with
 //! the reason.
 
 use std::path::Path;

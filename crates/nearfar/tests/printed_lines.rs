@@ -108,12 +108,12 @@ fn go_and_java_lines_run_the_original_arguments() {
 
 #[test]
 fn ranks_of_open_mpi_run_on_the_cores_of_the_placement() {
+    const NAME: &str = "ranks_of_open_mpi_run_on_the_cores_of_the_placement";
     let slots = |placement: &str| printed(placement, &["app".into()]).open_mpi;
     let expected = "# nearfar.rankfile\nrank 0=localhost slot=0:1\nrank 1=localhost slot=1:0\n# command\n\
                     numactl -i 0-1 mpirun -n 2 --rankfile nearfar.rankfile app";
     assert_eq!(slots("-C 1,6 -i 0-1").as_deref(), Some(expected));
     assert_eq!(slots("-C 0,12"), None, "two threads of one core");
-    const NAME: &str = "ranks_of_open_mpi_run_on_the_cores_of_the_placement";
     let machine = machine::topology::read(&TopologySource::Live).expect("this machine can be read");
     let placement = parse(&machine, "compact", None, FEATURES).expect("every machine has it");
     let show = "echo $OMPI_COMM_WORLD_RANK $(grep Cpus_allowed_list /proc/self/status)";
