@@ -16,15 +16,16 @@ use crate::syscall;
 pub struct ForegroundProcess(Child);
 
 impl ForegroundProcess {
-    /// Starts a program, which joins a cgroup through its open file `cgroup.procs` before the exec.
-    pub fn start(argv: &[OsString], cgroup_procs: &File) -> io::Result<Self> {
+    /// Starts a program, which joins a cgroup through its open file `cgroup.procs` before the exec, if there is one.
+    pub fn start(argv: &[OsString], cgroup_procs: Option<&File>) -> io::Result<Self> {
         let (program, arguments) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let cgroup_procs = cgroup_procs.as_raw_fd();
         let mut command = Command::new(program);
         command.args(arguments);
-        // SAFETY: between fork and exec the closure makes one system call; the descriptor outlives the spawn.
-        unsafe {
-            command.pre_exec(move || syscall::enter_group(cgroup_procs));
+        if let Some(cgroup_procs) = cgroup_procs.map(AsRawFd::as_raw_fd) {
+            // SAFETY: between fork and exec the closure makes one system call; the descriptor outlives the spawn.
+            unsafe {
+                command.pre_exec(move || syscall::enter_group(cgroup_procs));
+            }
         }
         command.spawn().map(Self)
     }

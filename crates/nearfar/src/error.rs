@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use farmem::Unavailable;
 use graph::StorageError;
 use machine::SyscallError;
-use machine::child::LaunchError;
+use machine::child::{LaunchError, ServerError};
 use machine::residency::{FileError, InspectError, SubjectError};
 use machine::text_copy::TextCopyError;
 use machine::topology::TopologyError;
@@ -96,7 +96,7 @@ messages! {
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError;
-    hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, SyscallError, TextCopyError,
+    hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, ServerError, SyscallError, TextCopyError,
         CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
 }
 

@@ -1,5 +1,7 @@
 //! Converts the arguments that several commands share into requests of `app`.
 
+mod server;
+
 use std::collections::BTreeSet;
 
 use model::experiments::experiment::{ExpandedCommand, Experiment, NamedCommand, ParameterList, expand_command};
@@ -15,6 +17,8 @@ use crate::app::session::SessionRequest;
 use crate::app::target_machine::MachineRequest;
 use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
 use crate::error::CliError;
+
+pub use server::{metric_label, metric_objective, metric_parameters, server_and_load, server_parameters};
 
 pub fn session(machine: &MachineArgs, guard: &GuardArgs, common: &GlobalArgs) -> SessionRequest {
     let GuardArgs { quieten, fix_frequency, ban_irqbalance, wait, settings_root } = guard;
@@ -136,8 +140,5 @@ pub fn command_line(option: &str, text: &str, shell: bool) -> Result<String, Cli
     if shell {
         return Ok(text.into());
     }
-    let words = shlex::split(text).filter(|words| !words.is_empty());
-    let words = words
-        .ok_or_else(|| CliError::usage(format!("{option} '{text}': the command is empty or has an unclosed quote")))?;
-    Ok(serde_json::json!(words).to_string())
+    Ok(serde_json::json!(server::split(option, text)?).to_string())
 }

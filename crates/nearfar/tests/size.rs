@@ -192,3 +192,26 @@ fn root_without_a_capability_gets_its_name() {
         assert!(output.status.success(), "{}", utf8(&output.stderr));
     }
 }
+
+/// A server with 48 MiB, and a load with 200 MiB that prints a rate.
+#[test]
+fn server_has_the_limit_and_the_metric_is_that_of_its_load() {
+    let name = "server_has_the_limit_and_the_metric_is_that_of_its_load";
+    let setup = Setup::new();
+    let ready = setup.path("ready");
+    let server = format!("python3 -c \"{}; open('{}', 'w'); input()\"", "b=b'1'*(48<<20)", ready.display());
+    let server = server.replace("input()", "import time; time.sleep(600)");
+    let condition = format!("file:{}", ready.display());
+    let load = ["python3", "-c", "b=b'1'*(200<<20); print('rate', 7)"];
+    let options = ["--ready", &condition, "--metric", "rate ([0-9]+)", "--higher-is-better", "--metric-unit", "1/s"];
+    let run = ["size", "--dram", "100%", "--engine", "kernel", "-r", "1", "--format", "json", "--server", &server];
+    let measured = setup.nearfar(&[&run[..], &options, &["--"], &load].concat());
+    if !matches!(measured.status.code(), Some(0 | 3)) {
+        return println!("skipped: {name}: {}", utf8(&measured.stderr).trim());
+    }
+    let result: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+    let need = result["need"].as_u64().expect("a size");
+    assert!((48 << 20..160 << 20).contains(&need), "{result:#}");
+    let slower = result["points"][0]["slower_percent"].as_f64().expect("a percentage");
+    assert!(slower.abs() < 1e-9, "the rate is always 7: {result:#}");
+}

@@ -12,6 +12,8 @@ use crate::scratch::Scratch;
 
 /// Default time limit of a server until it is ready.
 pub const READY_TIMEOUT: Nanos = Nanos(30_000_000_000);
+/// Default time for a server to end before it is killed.
+pub const STOP_TIMEOUT: Nanos = Nanos(5_000_000_000);
 
 /// All commands of one trial of a tool.
 #[derive(Clone, Debug)]

@@ -21,10 +21,11 @@ mod team;
 mod tools;
 pub mod worker;
 
-pub use command_spec::{CommandLine, CommandSpec, READY_TIMEOUT, ServerLine};
+pub use command_spec::{CommandLine, CommandSpec, READY_TIMEOUT, STOP_TIMEOUT, ServerLine};
 pub use job::{CpuTimes, Failure, KernelOutput, TrialContext, with_hint};
 pub use kernels::bfs::parts::{ShardError, ShardRequest, ShardResult, search_in_parts};
 pub use scratch::remove_stale_trial_dirs;
+pub use tools::command::readiness;
 
 use farmem::array::FarLocation;
 use kernels::unixbench;

@@ -1,6 +1,5 @@
 //! Runs the program of a trial with a DRAM limit, in an expansion of `farmem`.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use farmem::{Expansion, ExpansionLimits, PagingMode, Unavailable};
-use machine::child::{Exit, SpawnSpec};
 use machine::undo::SettingsRoot;
 use model::values::placement::DramBudget;
-use model::values::trial::{DramBudgetUse, TrialStatus};
+use model::values::trial::{DramBudgetUse, Trial, TrialStatus};
 use model::values::units::{Bytes, Nanos};
-use workloads::{CommandLine, with_hint};
+use workloads::with_hint;
 
-use super::{bare, run_to_its_end};
+use super::page_cache::UsedFiles;
+use super::run_tool;
 
 /// A limit larger than the memory of any machine.
 const ALL: Bytes = Bytes(1 << 50);
@@ -60,8 +59,9 @@ pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
     })
 }
 
-/// Measures the peak memory of a command without a limit. The page cache is not included.
-pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
+/// Measures the peak memory of the server of a trial or, without one, of its command, without a limit. The page cache
+/// is not included. The trial is one of a tool.
+pub fn required(trial: &Trial, far: &FarConfig, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
     let unbounded = ExpansionLimits {
         engine: PagingMode::Plain,
         directory: far.directory.clone(),
@@ -70,21 +70,19 @@ pub fn required(argv: &[String], far: &FarConfig, time_limit: Nanos, stop: &Atom
     };
     let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|error| status(&error))?;
     let entrance = expansion.cgroup_procs().map(Arc::new).map_err(|error| status(&error))?;
-    let line = CommandLine { argv: argv.to_vec(), environment: BTreeMap::new() };
-    let launch = SpawnSpec { time_limit, entrance: Some(entrance), ..bare(&line) };
     let over = AtomicBool::new(false);
-    let (finished, peak) = std::thread::scope(|scope| {
+    let (outcome, peak) = std::thread::scope(|scope| {
         let sampler = scope.spawn(|| peak_memory(&expansion, &over));
-        let finished = run_to_its_end(&launch, &[stop]);
+        let outcome = run_tool(trial, stop, trial.time_limit, Some(entrance), &UsedFiles::default());
         over.store(true, Ordering::Relaxed);
-        (finished, sampler.join().expect("sampling does not panic"))
+        (outcome, sampler.join().expect("sampling does not panic"))
     });
     end(expansion)?;
-    let finished = finished?;
-    if finished.exit == Exit::Code(0) {
-        return Ok(peak);
+    match outcome?.status {
+        TrialStatus::Completed => Ok(peak),
+        TrialStatus::Failed(why) => Err(TrialStatus::Failed(format!("without a DRAM limit: {why}"))),
+        other => Err(other),
     }
-    Err(TrialStatus::Failed(format!("without a DRAM limit, the command ended with {}", finished.stderr_tail())))
 }
 
 fn peak_memory(expansion: &Expansion, over: &AtomicBool) -> Bytes {

@@ -21,7 +21,7 @@ use model::values::id_set::CpuSet;
 use model::values::placement::MemoryPolicy;
 use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
 use model::values::units::{Bytes, Nanos};
-use workloads::{CommandLine, Runner, TrialContext, with_hint, worker};
+use workloads::{CommandLine, Runner, TrialContext, Workload, with_hint, worker};
 
 use self::page_cache::UsedFiles;
 use crate::executor::Executor;
@@ -86,21 +86,9 @@ impl RealExecutor {
     }
 
     fn run_trial(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<TrialOutcome, TrialStatus> {
-        let workload = workloads::find(&trial.workload).ok_or_else(|| {
-            TrialStatus::Unavailable(format!("this version of nearfar has no workload '{}'", trial.workload))
-        })?;
-        match workload.runner {
+        match workload_of(trial)?.runner {
             Runner::Kernel(_) => self.run_kernel(trial, entrance),
-            Runner::Tool { recipe, read } => {
-                if let Some(why) = refused(&trial.placement, &(workload.describe)()) {
-                    return Err(TrialStatus::Unavailable(why));
-                }
-                let job = TrialContext::of(trial);
-                let recipe = recipe(&job)?;
-                let (stop, around_limit, used_files) = (&self.stop, self.around_limit, &self.used_files);
-                let program = &self.program;
-                tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files, program })
-            }
+            Runner::Tool { .. } => run_tool(trial, &self.stop, self.around_limit, entrance, &self.used_files),
         }
     }
 
@@ -131,6 +119,32 @@ impl RealExecutor {
         let result = if output.status == TrialStatus::Completed { Ok(output.samples) } else { Err(output.status) };
         Ok(TrialOutcome::new(result, evidence))
     }
+}
+
+fn workload_of(trial: &Trial) -> Result<&'static Workload, TrialStatus> {
+    workloads::find(&trial.workload).ok_or_else(|| {
+        TrialStatus::Unavailable(format!("this version of nearfar has no workload '{}'", trial.workload))
+    })
+}
+
+/// Runs a trial of an external program.
+fn run_tool(
+    trial: &Trial,
+    stop: &AtomicBool,
+    around_limit: Nanos,
+    entrance: Option<Arc<File>>,
+    used_files: &UsedFiles,
+) -> Result<TrialOutcome, TrialStatus> {
+    let workload = workload_of(trial)?;
+    let Runner::Tool { recipe, read } = workload.runner else {
+        return Err(TrialStatus::Unavailable(format!("workload '{}' is not a program", trial.workload)));
+    };
+    if let Some(why) = refused(&trial.placement, &(workload.describe)()) {
+        return Err(TrialStatus::Unavailable(why));
+    }
+    let job = TrialContext::of(trial);
+    let recipe = recipe(&job)?;
+    tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files })
 }
 
 /// A command with the CPU affinity and memory policy of a trial.

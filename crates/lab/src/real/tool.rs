@@ -3,7 +3,6 @@
 //! them.
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,12 +26,11 @@ pub(super) struct Tool<'a> {
     pub stop: &'a AtomicBool,
     /// Time limit of preparation, server start and clean-up, each.
     pub around_limit: Nanos,
-    /// The cgroup of the measured command and of its server if they have a DRAM budget.
+    /// The cgroup with the DRAM budget, if there is one: for the server or, without a server, the measured command. A
+    /// load within the budget would take memory from its server.
     pub entrance: Option<Arc<File>>,
     /// Files that earlier trials used.
     pub used_files: &'a UsedFiles,
-    /// The executable of this program.
-    pub program: &'a Path,
 }
 
 /// Runs the trial. With a server, preparation and clean-up run once, around the server and all runs of the command;
@@ -126,12 +124,12 @@ impl Tool<'_> {
         if !self.trial.placement.copies_text {
             return Ok((launch, None));
         }
-        text_copy::wrap(launch, self.program, &files.uncopied).map(|(launch, copy)| (launch, Some(copy)))
+        text_copy::wrap(launch, &files.uncopied).map(|(launch, copy)| (launch, Some(copy)))
     }
 
     fn measure(&self, stop: &[&AtomicBool]) -> Result<TrialOutcome, TrialStatus> {
         let launch = SpawnSpec {
-            entrance: self.entrance.clone(),
+            entrance: self.entrance.clone().filter(|_| self.recipe.server.is_none()),
             lists_files: self.lists_files(),
             ..bound(self.trial, &self.recipe.command)
         };

@@ -121,11 +121,18 @@ fn point(cell: &Cell, row: &ComparisonRow) -> Option<SizePoint> {
     })
 }
 
-/// Returns the maximum memory of a command if this plan measured exactly this command line.
-pub fn need_of(plan: &Plan, argv: &[String]) -> Option<Bytes> {
-    let asked = serde_json::json!(argv).to_string();
-    let measured = plan.cells.first()?.parameters.0.get("argv")?;
-    plan.size.filter(|_| *measured == Value::Text(asked)).map(|size| size.need)
+/// Returns the measured memory of exactly this command with exactly this server; `None` if the plan measured another
+/// one.
+pub fn need_of(plan: &Plan, argv: &[String], server: Option<&[String]>) -> Option<Bytes> {
+    let text = |words: &[String]| serde_json::json!(words).to_string();
+    let parameters = &plan.cells.first()?.parameters.0;
+    // Without a server, the parameter is empty or, in results of earlier versions, missing.
+    let is = |name: &str, wanted: String| match parameters.get(name) {
+        Some(Value::Text(measured)) => *measured == wanted,
+        _ => wanted.is_empty(),
+    };
+    let is_same = is("argv", text(argv)) && is("server", server.map_or(String::new(), text));
+    plan.size.filter(|_| is_same).map(|size| size.need)
 }
 
 #[cfg(test)]
@@ -292,9 +299,17 @@ mod tests {
             main: None,
             outside_means: false,
         }]);
-        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"])), Some(Bytes(4 << 30)));
-        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a", "b"])), None);
-        assert_eq!(need_of(&Plan { size: None, ..plan }, &argv(&["xz", "-k", "a b"])), None);
+        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"]), None), Some(Bytes(4 << 30)));
+        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a", "b"]), None), None);
+        assert_eq!(need_of(&plan, &argv(&["xz", "-k", "a b"]), Some(&argv(&["server"]))), None);
+        let mut served = plan.clone();
+        let server = serde_json::json!(["server", "-p", "1"]).to_string();
+        served.cells[0].parameters.0.insert("server".into(), Value::Text(server));
+        let need = |server: Option<&[String]>| need_of(&served, &argv(&["xz", "-k", "a b"]), server);
+        assert_eq!(need(Some(&argv(&["server", "-p", "1"]))), Some(Bytes(4 << 30)));
+        assert_eq!(need(Some(&argv(&["server", "-p", "2"]))), None);
+        assert_eq!(need(None), None);
+        assert_eq!(need_of(&Plan { size: None, ..plan }, &argv(&["xz", "-k", "a b"]), None), None);
     }
 
     #[test]

@@ -27,3 +27,8 @@ pub fn receive() -> Result<Receiver<i32>, CliError> {
 pub fn is_forwarded(signal: i32) -> bool {
     FORWARDED.contains(&signal) && !(SENT_BY_TERMINAL.contains(&signal) && foreground::terminal_signals_us())
 }
+
+/// Returns whether a received signal asks this process to end, also if the terminal sent it.
+pub fn ends_wait(signal: i32) -> bool {
+    [SIGINT, SIGQUIT, SIGTERM, SIGHUP].contains(&signal)
+}

@@ -1,14 +1,16 @@
 //! The size of a command: its speed with each of several DRAM budgets.
 
 use model::analysis::compare::{ComparedRun, planned};
+use model::analysis::place::{MetricLabel, Objective};
 use model::analysis::size::{SizeAnswer, need_of};
 use model::experiments::experiment::{PlanOptions, SingleWorkload};
 use model::values::comparison::Comparison;
 use model::values::placement::DramBudget;
 use model::values::plan::{Plan, SizePlan};
 use model::values::record::RunSummary;
-use model::values::trial::TrialStatus;
+use model::values::trial::{Role, TrialStatus};
 use model::values::units::{Bytes, Nanos};
+use model::values::workload::WorkloadSpec;
 use store::Store;
 
 use crate::app::results_file::readable_runs;
@@ -16,9 +18,19 @@ use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete
 use crate::app::target_machine::{TargetMachine, far_site};
 use crate::error::{CliError, CliStatus};
 
+/// The workload that runs the command.
+const WORKLOAD: &str = "command";
+/// The placement without a budget.
+const BASELINE: &str = "kernel";
+
 pub struct SizeRequest {
     pub session: SessionRequest,
-    pub command: Vec<String>,
+    /// The program whose memory is limited: the server or, without one, the measured command.
+    pub program: String,
+    /// Parameters of workload `command`.
+    pub parameters: Vec<(String, String)>,
+    pub objective: Objective,
+    pub label: MetricLabel,
     pub budgets: Vec<SizeBudget>,
     /// Engines to measure: whether each is steered by the paging controller.
     pub steered: &'static [bool],
@@ -53,9 +65,11 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
     if !session.quiet() {
         message!("measuring the peak memory without a limit");
     }
-    let need = lab::real::required(&request.command, &far_site(), request.time_limit, &guard.stop)
+    let unlimited = plan(request, &target, vec![BASELINE.into()], Bytes(0))?;
+    let need = lab::real::required(&unlimited.trial("", 0, 0, Role::Warmup, 0, 0), &far_site(), &guard.stop)
         .map_err(|status| peak_error(&status))?;
-    let plan = plan(request, &target, need)?;
+    let plan = plan(request, &target, placements(request, need), need)?;
+    check(&plan, &target)?;
     complete(session, guard, &target, plan, &ResumeRule::Fresh)
 }
 
@@ -70,48 +84,61 @@ pub fn answer(result: &RunResult) -> Result<(SizeAnswer, Comparison), CliError> 
     })
 }
 
-/// Returns the newest run that measured the size of exactly this command line, and the measured peak.
-pub fn measured_need(store: &Store, argv: &[String]) -> Result<Option<(RunSummary, Bytes)>, CliError> {
-    let name = experiment(&argv[0]);
+/// Returns the newest run that measured the size of exactly this command line with exactly this server, and the
+/// measured peak.
+pub fn measured_need(
+    store: &Store,
+    argv: &[String],
+    server: Option<&[String]>,
+) -> Result<Option<(RunSummary, Bytes)>, CliError> {
+    let name = experiment(&server.unwrap_or(argv)[0]);
     for run in readable_runs(store)?.into_iter().rev().filter(|run| run.experiment == name) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;
-        if let Some(need) = need_of(&record.plan, argv) {
+        if let Some(need) = need_of(&record.plan, argv, server) {
             return Ok(Some((run, need)));
         }
     }
     Ok(None)
 }
 
-fn plan(request: &SizeRequest, target: &TargetMachine, need: Bytes) -> Result<Plan, CliError> {
+fn plan(request: &SizeRequest, target: &TargetMachine, placements: Vec<String>, need: Bytes) -> Result<Plan, CliError> {
     let single = SingleWorkload {
-        workload: "command".into(),
-        set: vec![("argv".into(), serde_json::json!(request.command).to_string())],
-        placements: placements(request, need),
+        workload: WORKLOAD.into(),
+        set: request.parameters.clone(),
+        placements,
         threads: None,
         runs: request.repetitions,
         warmup: request.warmup,
         time_limit: request.time_limit,
     };
     let options = PlanOptions { smoke: false, kernel: machine::nodes::kernel_offers(), devices: &[], missing: None };
-    let mut plan =
-        single.plan(&target.machine.topology, &workloads::specs(), options).map_err(|error| CliError::plan(&error))?;
-    let (program, within_percent) = (&request.command[0], request.within_percent);
+    let specs = specs(request);
+    let mut plan = single.plan(&target.machine.topology, &specs, options).map_err(|error| CliError::plan(&error))?;
+    let (program, within_percent) = (&request.program, request.within_percent);
     plan.experiment = experiment(program);
     let name = file_name(program);
     plan.question = format!("How much DRAM does {name} need to be within {within_percent} % of full speed?");
     plan.size = Some(SizePlan { need, within_percent });
     plan.command.clone_from(&request.session.argv);
-    check(&plan, target)?;
     Ok(plan)
+}
+
+/// Returns the workloads; the main metric of `command` is the objective.
+fn specs(request: &SizeRequest) -> Vec<WorkloadSpec> {
+    let main_first = |spec: WorkloadSpec| match spec.name.as_str() {
+        WORKLOAD => request.objective.first_in(&spec, &request.label),
+        _ => spec,
+    };
+    workloads::specs().into_iter().map(main_first).collect()
 }
 
 /// Returns the names of the placements: without a budget, then each budget with each engine.
 fn placements(request: &SizeRequest, need: Bytes) -> Vec<String> {
-    let mut names = vec!["kernel".to_string()];
+    let mut names = vec![BASELINE.to_string()];
     for budget in &request.budgets {
         let dram = budget.resolve(need).max(farmem::DRAM_MIN);
         let budgets = request.steered.iter().map(|steered| DramBudget { dram, steered: *steered });
-        names.extend(budgets.map(|budget| format!("kernel+{}", budget.exact_name())));
+        names.extend(budgets.map(|budget| format!("{BASELINE}+{}", budget.exact_name())));
     }
     names.dedup();
     names

@@ -132,12 +132,22 @@ const EXAMPLES: &[CommandExamples] = &[
                 "nearfar expand --dram 50% --peak 8GiB -- ./app input",
                 "Run with half of the memory that the program needs",
             ),
+            example(
+                "nearfar expand --dram 2GiB --server ./server -- ./load",
+                "Limit a server, and run its load without a limit",
+            ),
         ],
         &["size", "systemd-run(1)"],
     ),
     entry(
         "size",
-        &[example("nearfar size --dram 50%,100% -- xz -kc FILE", "Compare two budgets of DRAM with no limit")],
+        &[
+            example("nearfar size --dram 50%,100% -- xz -kc FILE", "Compare two budgets of DRAM with no limit"),
+            example(
+                "nearfar size --server ./server --ready port:7379 -- ./load",
+                "Limit the server, and measure the time of its load",
+            ),
+        ],
         &["expand"],
     ),
     entry(

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use model::values::units::Bytes;
 
+use super::ServerArgs;
+
 /// `nearfar expand`
 #[derive(Args, Debug)]
 pub struct ExpandArgs {
@@ -20,6 +22,8 @@ pub struct ExpandArgs {
     pub engine: EngineName,
     #[command(flatten)]
     pub far: FarArgs,
+    #[command(flatten, next_help_heading = "Server")]
+    pub server: ServerArgs,
     /// Write a summary of the run to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,

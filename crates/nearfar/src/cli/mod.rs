@@ -19,6 +19,7 @@ mod reference;
 mod replay;
 mod residency;
 mod serve;
+mod server;
 mod share;
 mod size;
 
@@ -44,6 +45,7 @@ pub use place::{Objective, PlaceArgs, Prior};
 pub use reference::{ReferenceRow, environment, exit_status_of, exit_statuses, files};
 pub use residency::{CopyTextArgs, FilesArgs, WhereArgs};
 pub use serve::ServeArgs;
+pub use server::{MetricArgs, ServerArgs};
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
 pub use size::{Engines, SizeArgs};
 

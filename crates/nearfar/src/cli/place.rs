@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{GuardArgs, MachineArgs, MapArgs, TextOrJson};
+use super::{GuardArgs, MachineArgs, MapArgs, MetricArgs, ServerArgs, TextOrJson};
 
 /// `nearfar place`
 #[derive(Args, Debug)]
@@ -69,21 +69,8 @@ pub struct SearchSpaceArgs {
 /// Server, load and helper commands of a trial.
 #[derive(Args, Debug)]
 pub struct CommandArgs {
-    /// Start this server before each trial, on its own CPUs
-    #[arg(long, value_name = "CMD")]
-    pub server: Option<String>,
-    /// Treat CMD as the server and measure this load instead
-    #[arg(long, alias = "with", value_name = "CMD", conflicts_with = "server")]
-    pub load: Option<String>,
-    /// Server readiness: port:N, file:PATH, line:REGEX or 'command:CMD' [default: started]
-    #[arg(long, value_name = "CONDITION")]
-    pub ready: Option<String>,
-    /// Time limit of the server until it is ready [default: 30s, or the budget if shorter]
-    #[arg(long, value_name = "DURATION")]
-    pub ready_timeout: Option<String>,
-    /// Time for the server to end before it is killed [default: 5s]
-    #[arg(long, value_name = "DURATION")]
-    pub stop_timeout: Option<String>,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// Where each trial finds the cached pages of the files that earlier trials used [default: placed]
     #[arg(long, value_name = "STATE", value_parser = ["placed", "as-found", "cold"])]
     pub page_cache: Option<String>,
@@ -114,23 +101,10 @@ pub struct CommandArgs {
 #[derive(Args, Debug)]
 pub struct ObjectiveArgs {
     /// What to minimise
-    #[arg(long, value_enum, default_value = "wall-time")]
+    #[arg(long, value_enum, default_value = "wall-time", conflicts_with_all = ["metric", "metric_json"])]
     pub objective: Objective,
-    /// Optimise the number captured in the output of CMD
-    #[arg(long, value_name = "REGEX", conflicts_with_all = ["metric_json", "objective"])]
-    pub metric: Option<String>,
-    /// Optimise the number at this JSON pointer in the output
-    #[arg(long, value_name = "POINTER", conflicts_with = "objective")]
-    pub metric_json: Option<String>,
-    /// Maximise the metric instead of minimising it
-    #[arg(long)]
-    pub higher_is_better: bool,
-    /// Name of the metric in the output of nearfar, such as tps
-    #[arg(long, value_name = "NAME")]
-    pub metric_name: Option<String>,
-    /// Unit of the metric in the output of nearfar, such as 1/s
-    #[arg(long, value_name = "UNIT")]
-    pub metric_unit: Option<String>,
+    #[command(flatten)]
+    pub number: MetricArgs,
 }
 
 /// When the search ends.

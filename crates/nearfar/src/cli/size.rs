@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{GuardArgs, MachineArgs, RepetitionArgs, TextOrJson};
+use super::{GuardArgs, MachineArgs, MetricArgs, RepetitionArgs, ServerArgs, TextOrJson};
 
 /// `nearfar size`
 #[derive(Args, Debug)]
@@ -16,6 +16,10 @@ pub struct SizeArgs {
     /// Maximum slowdown, compared with no limit, for a budget to be large enough
     #[arg(long, alias = "within", value_name = "PERCENT", default_value = "5%")]
     pub max_slowdown: String,
+    #[command(flatten, next_help_heading = "Server")]
+    pub server: ServerArgs,
+    #[command(flatten, next_help_heading = "Metric")]
+    pub number: MetricArgs,
     #[command(flatten)]
     pub repeats: RepetitionArgs,
     /// Output format

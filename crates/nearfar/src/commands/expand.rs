@@ -1,19 +1,26 @@
 //! `nearfar expand`: runs a program with less DRAM than it needs. The program keeps the terminal, the standard streams
-//! and the exit status; messages go to stderr, the summary also to a file.
+//! and the exit status; messages go to stderr, the summary also to a file. With a server, the server has the limit, and
+//! its load is the program in the foreground.
+
+mod server;
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use farmem::trace::Trace;
 use farmem::{Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
 use indicatif::{ProgressBar, ProgressStyle};
+use machine::child::ServerCommand;
 use machine::foreground::{self, ForegroundProcess};
 use model::values::record::RunSummary;
 use model::values::units::{Bytes, Nanos, parse_share};
+use signal_hook::consts::SIGTERM;
 
 use crate::app::forwarded_signals::{self, is_forwarded};
 use crate::app::run_guard::site;
@@ -22,7 +29,9 @@ use crate::app::target_machine::far_site;
 use crate::cli::{EngineName, ExpandArgs, FarArgs, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::requests::results_file;
+use crate::requests::{results_file, server_and_load};
+
+use self::server::{server_command, with_limited_server};
 
 /// Interval between status updates.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -36,25 +45,32 @@ struct Summary {
     state: ExpansionStatus,
 }
 
+/// The program in the foreground, and its server, which then has the limit.
+struct ExpandedCommands {
+    program: Vec<OsString>,
+    server: Option<ServerCommand>,
+}
+
 /// Runs a program with a limit on its DRAM.
 pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
+    let commands = commands(args)?;
     let limits = limits(args, common)?;
-    if let Err(error) = machine::child::find_program(&args.command[0].to_string_lossy()) {
-        CliError::failure(&error).print();
-        return Ok(ExitCode::from(127));
+    let servers = commands.server.iter().map(|server| &server.launch.argv[0]);
+    for name in servers.chain([&commands.program[0]]) {
+        if let Err(error) = machine::child::find_program(&name.to_string_lossy()) {
+            CliError::failure(&error).print();
+            return Ok(ExitCode::from(127));
+        }
     }
     let trace = args.trace.as_deref().map(create_trace).transpose()?;
     // First: an unhandled signal would end this process and leave the program, the cgroup and the swap device behind.
     let signals = forwarded_signals::receive()?;
     let expansion =
         Expansion::start_recorded(&limits, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
-    let mut program = match start(&args.command, &expansion)? {
-        Ok(program) => program,
+    let exit = match execute(&commands, &expansion, signals, args.live, common.quiet)? {
+        Ok(exit) => exit,
         Err(status) => return Ok(status),
     };
-    let started = Instant::now();
-    let exit = supervise(&mut program, &expansion, &signals, StatusLine::new(args.live, common.quiet), common.quiet)?;
-    let wall = started.elapsed();
     let dram = expansion.dram();
     let (state, restored) = expansion.stop();
     restored.iter().filter(|restored| !restored.is_settled()).for_each(|restored| message!("nearfar: {restored}"));
@@ -62,7 +78,7 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     if let Some(Err(error)) = trace.map(|trace| trace.finish()) {
         CliError::failure(format!("the trace is incomplete: {error}")).print();
     }
-    let summary = Summary { dram, wall, max_far: exit.max_far, state };
+    let summary = Summary { dram, wall: exit.wall, max_far: exit.max_far, state };
     if !common.quiet {
         message!("nearfar: {}", summary.describe());
     }
@@ -70,6 +86,50 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
         error.print();
     }
     foreground::exit_like(exit.status)
+}
+
+/// Returns the commands to run.
+fn commands(args: &ExpandArgs) -> Result<ExpandedCommands, CliError> {
+    if !args.server.has_server() {
+        if args.server.ready.is_some() {
+            return Err(CliError::usage("--ready requires --server or --load"));
+        }
+        return Ok(ExpandedCommands { program: args.command.clone(), server: None });
+    }
+    let served = server_and_load(&args.server, &utf8(&args.command)?)?;
+    let server = served.server.map(|argv| server_command(&argv, &args.server)).transpose()?;
+    Ok(ExpandedCommands { program: served.measured.into_iter().map(Into::into).collect(), server })
+}
+
+fn utf8(words: &[OsString]) -> Result<Vec<String>, CliError> {
+    let word = |word: &OsString| {
+        word.to_str().map(String::from).ok_or_else(|| {
+            CliError::usage(format!("'{}': with a server, the arguments must be UTF-8", word.to_string_lossy()))
+        })
+    };
+    words.iter().map(word).collect()
+}
+
+/// Runs the commands. The inner error is the exit status if the program cannot be started.
+fn execute(
+    commands: &ExpandedCommands,
+    expansion: &Expansion,
+    signals: Receiver<i32>,
+    is_live: bool,
+    is_quiet: bool,
+) -> Result<Result<ExpandExit, ExitCode>, CliError> {
+    let (program, line) = (&commands.program, StatusLine::new(is_live, is_quiet));
+    let Some(server) = &commands.server else {
+        let cgroup_procs = expansion.cgroup_procs().map_err(|error| failure(&error))?;
+        return match start(program, Some(&cgroup_procs)) {
+            Ok(program) => supervise(program, expansion, &signals, line, is_quiet).map(Ok),
+            Err(status) => Ok(Err(status)),
+        };
+    };
+    with_limited_server(server, expansion, signals, |signals, ended| match start(program, None) {
+        Ok(load) => supervise_load(load, expansion, signals, ended, line).map(Ok),
+        Err(status) => Ok(Err(status)),
+    })
 }
 
 fn create_trace(path: &Path) -> Result<Trace, CliError> {
@@ -98,7 +158,7 @@ fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     if let Some(peak) = args.peak {
         return Ok(share_of(peak));
     }
-    let Some((run, peak)) = stored_need(&args.command, common)? else {
+    let Some((run, peak)) = stored_need(args, common)? else {
         return Err(CliError::usage(format!("--dram {text}: the peak memory of this command line is unknown"))
             .hint("set it with --peak SIZE, or measure it with nearfar size -- CMD"));
     };
@@ -110,12 +170,14 @@ fn dram(args: &ExpandArgs, common: &GlobalArgs) -> Result<Bytes, CliError> {
     Ok(share_of(peak))
 }
 
-/// Returns the newest run of `nearfar size` for exactly this command line, and the measured peak.
-fn stored_need(command: &[OsString], common: &GlobalArgs) -> Result<Option<(RunSummary, Bytes)>, CliError> {
-    let argv: Option<Vec<String>> = command.iter().map(|arg| arg.to_str().map(String::from)).collect();
+/// Returns the newest run of `nearfar size` for exactly these command lines, and the measured peak.
+fn stored_need(args: &ExpandArgs, common: &GlobalArgs) -> Result<Option<(RunSummary, Bytes)>, CliError> {
     let results = results_file(common);
-    let Some(argv) = argv.filter(|_| results.may_exist().is_ok_and(|may| may)) else { return Ok(None) };
-    measured_need(&results.open_existing()?, &argv)
+    let Some(argv) = utf8(&args.command).ok().filter(|_| results.may_exist().is_ok_and(|may| may)) else {
+        return Ok(None);
+    };
+    let commands = server_and_load(&args.server, &argv)?;
+    measured_need(&results.open_existing()?, &commands.measured, commands.server.as_deref())
 }
 
 /// Adds the options of far memory.
@@ -153,43 +215,76 @@ fn failure(error: &Unavailable) -> CliError {
     CliError::with(status, error)
 }
 
-/// Starts the program. The inner error is the exit status of a failure, with the values of env(1).
-fn start(command: &[OsString], expansion: &Expansion) -> Result<Result<ForegroundProcess, ExitCode>, CliError> {
-    let cgroup_procs = expansion.cgroup_procs().map_err(|error| failure(&error))?;
-    Ok(ForegroundProcess::start(command, &cgroup_procs).map_err(|error| {
+/// Starts the program, in the cgroup if there is one. The error is the exit status of a failure, with the values of
+/// env(1).
+fn start(command: &[OsString], cgroup_procs: Option<&File>) -> Result<ForegroundProcess, ExitCode> {
+    ForegroundProcess::start(command, cgroup_procs).map_err(|error| {
         CliError::failure(format!("cannot run '{}': {error}", command[0].display())).print();
         ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
-    }))
+    })
 }
 
-/// Exit status of the program, and its peak of far memory.
+/// End of the program, its wall time, and the peak of far memory.
 struct ExpandExit {
     status: ExitStatus,
+    wall: Duration,
     max_far: Bytes,
+}
+
+/// Forwards signals until the load has ended. If the server ends first, the load gets SIGTERM.
+fn supervise_load(
+    mut load: ForegroundProcess,
+    expansion: &Expansion,
+    signals: &Receiver<i32>,
+    server_ended: &AtomicBool,
+    mut line: StatusLine,
+) -> Result<ExpandExit, CliError> {
+    let started = Instant::now();
+    let (mut max_far, mut is_told) = (Bytes::default(), false);
+    loop {
+        let signal = signals.recv_timeout(POLL_INTERVAL).ok();
+        if let Some(status) = load.try_wait().map_err(|error| wait_error(&error))? {
+            line.clear();
+            return Ok(ExpandExit { status, wall: started.elapsed(), max_far });
+        }
+        if let Some(signal) = signal.filter(|signal| is_forwarded(*signal)) {
+            load.signal(signal);
+        }
+        if server_ended.load(Ordering::Relaxed) && !is_told {
+            is_told = true;
+            load.signal(SIGTERM);
+        }
+        let state = expansion.state();
+        max_far = max_far.max(state.held.swap);
+        line.show(&state, expansion);
+    }
+}
+
+fn wait_error(error: &std::io::Error) -> CliError {
+    CliError::failure(format!("cannot wait for the program: {error}"))
 }
 
 /// Forwards signals until the program and all processes that it left behind have ended.
 fn supervise(
-    program: &mut ForegroundProcess,
+    mut program: ForegroundProcess,
     expansion: &Expansion,
     signals: &Receiver<i32>,
     mut line: StatusLine,
     quiet: bool,
 ) -> Result<ExpandExit, CliError> {
+    let started = Instant::now();
     let mut max_far = Bytes::default();
     let mut status = None;
     let mut is_announced = false;
     loop {
         let signal = signals.recv_timeout(POLL_INTERVAL).ok();
         if status.is_none() {
-            status = program
-                .try_wait()
-                .map_err(|error| CliError::failure(format!("cannot wait for the program: {error}")))?;
+            status = program.try_wait().map_err(|error| wait_error(&error))?;
         }
         let processes = if status.is_some() { expansion.processes() } else { vec![program.id()] };
         if let Some(status) = status.filter(|_| processes.is_empty()) {
             line.clear();
-            return Ok(ExpandExit { status, max_far });
+            return Ok(ExpandExit { status, wall: started.elapsed(), max_far });
         }
         if let Some(signal) = signal.filter(|signal| is_forwarded(*signal)) {
             processes.iter().for_each(|pid| foreground::send(*pid, signal));

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use model::analysis::place::{BudgetForecast, Claim, MetricLabel, Objective, PlaceRequest, PlaceResult, PriorChoice};
+use model::analysis::place::{BudgetForecast, Claim, Objective, PlaceRequest, PlaceResult, PriorChoice};
 use model::placements::candidates::{SearchSpace, Threads};
-use model::values::command_number::group_name;
 use model::values::plan::Plan;
 use model::values::plan::RaceRules;
 use model::values::record::RunRecord;
@@ -20,7 +19,10 @@ use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::requests::{self, command_line, existing_store};
+use crate::requests::{
+    self, command_line, existing_store, metric_label, metric_objective, metric_parameters, server_and_load,
+    server_parameters,
+};
 
 /// Placeholder for the number of threads in a command.
 const THREADS: &str = "{threads}";
@@ -67,13 +69,13 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
 }
 
 fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
-    let measured = args.trial.load.as_deref().map_or(Ok(args.command.clone()), |load| split("--load", load))?;
+    let measured = server_and_load(&args.trial.server, &args.command)?.measured;
     let program = measured.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
     Ok(PlaceRequest {
         name: program.to_string(),
         given: parameters(args)?,
         objective: objective(args),
-        label: metric_label(args)?,
+        label: metric_label(&args.objective.number)?,
         prior: match args.stopping.prior {
             cli::Prior::None => PriorChoice::None,
             cli::Prior::Topology | cli::Prior::Store => PriorChoice::Topology,
@@ -92,47 +94,19 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
 }
 
 fn objective(args: &PlaceArgs) -> Objective {
-    match (
-        args.objective.metric.is_some() || args.objective.metric_json.is_some(),
-        args.objective.higher_is_better,
-        args.objective.objective,
-    ) {
-        (true, true, _) => Objective::NumberHigher,
-        (true, false, _) => Objective::Number,
-        (false, _, cli::Objective::WallTime) => Objective::WallTime,
-        (false, _, cli::Objective::CpuTime) => Objective::CpuTime,
-        (false, _, cli::Objective::PeakMemory) => Objective::PeakMemory,
-    }
-}
-
-/// Returns the name and the unit of a number in the output.
-fn metric_label(args: &PlaceArgs) -> Result<MetricLabel, CliError> {
-    let given = &args.objective;
-    let name = given.metric_name.clone().or_else(|| group_name(given.metric.as_ref()?));
-    let label = MetricLabel { name, unit: given.metric_unit.clone() };
-    let is_number = args.objective.metric.is_some() || args.objective.metric_json.is_some();
-    if label != MetricLabel::default() && !is_number {
-        return Err(CliError::usage("--metric-name and --metric-unit require --metric or --metric-json"));
-    }
-    Ok(label)
+    metric_objective(&args.objective.number).unwrap_or(match args.objective.objective {
+        cli::Objective::WallTime => Objective::WallTime,
+        cli::Objective::CpuTime => Objective::CpuTime,
+        cli::Objective::PeakMemory => Objective::PeakMemory,
+    })
 }
 
 /// Returns the parameters of workload `command`.
 fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
-    let list = |words: &[String]| serde_json::json!(words).to_string();
     let line = |option: &str, text: &String| command_line(option, text, args.trial.shell);
-    let command = if args.trial.shell { args.command.join(" ") } else { list(&args.command) };
-    let (argv, server) = match (&args.trial.load, &args.trial.server) {
-        (Some(load), _) => (line("--load", load)?, Some(command)),
-        (None, server) => (command, server.as_ref().map(|server| line("--server", server)).transpose()?),
-    };
     let flag = |value: bool| Some(value.to_string());
-    let parameters = [
-        ("argv", Some(argv)),
-        ("server", server),
-        ("ready", args.trial.ready.clone()),
+    let own = [
         ("ready-timeout", ready_timeout(args)?),
-        ("stop-timeout", args.trial.stop_timeout.clone()),
         ("page-cache", args.trial.page_cache.clone()),
         ("prepare", args.trial.prepare.as_ref().map(|text| line("--prepare", text)).transpose()?),
         ("cleanup", args.trial.cleanup.as_ref().map(|text| line("--cleanup", text)).transpose()?),
@@ -140,31 +114,25 @@ fn parameters(args: &PlaceArgs) -> Result<BTreeMap<String, String>, CliError> {
         ("shell", flag(args.trial.shell)),
         ("openmp", flag(args.trial.openmp)),
         ("ignore-failure", flag(args.trial.ignore_failure)),
-        ("metric", args.objective.metric.clone()),
-        ("metric-json", args.objective.metric_json.clone()),
-        ("higher-is-better", flag(args.objective.higher_is_better)),
     ];
-    Ok(parameters.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect())
+    let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let shared = server_parameters(&args.trial.server, &args.command, args.trial.shell)?;
+    let parameters = shared.into_iter().chain(metric_parameters(&args.objective.number)).chain(own);
+    Ok(parameters.map(|(name, value)| (name.to_string(), value)).collect())
 }
 
 /// Returns the time limit of the server until it is ready: it must not exceed the budget.
 fn ready_timeout(args: &PlaceArgs) -> Result<Option<String>, CliError> {
-    let has_server = args.trial.server.is_some() || args.trial.load.is_some();
-    if args.trial.ready_timeout.is_some() || !has_server {
-        return Ok(args.trial.ready_timeout.clone());
+    let server = &args.trial.server;
+    if server.ready_timeout.is_some() || !server.has_server() {
+        return Ok(server.ready_timeout.clone());
     }
     let budget = requests::duration("--budget", &args.stopping.budget)?;
     Ok((budget < workloads::READY_TIMEOUT).then(|| args.stopping.budget.clone()))
 }
 
-/// Splits a command line into arguments as a shell does, without expansions.
-fn split(option: &str, text: &str) -> Result<Vec<String>, CliError> {
-    let words = shlex::split(text).filter(|words| !words.is_empty());
-    words.ok_or_else(|| CliError::usage(format!("{option} '{text}': the command is empty or has an unclosed quote")))
-}
-
 fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
-    let texts = [&args.trial.server, &args.trial.load].into_iter().flatten().chain(&args.command);
+    let texts = [&args.trial.server.server, &args.trial.server.load].into_iter().flatten().chain(&args.command);
     let has_placeholder = texts.into_iter().any(|text| text.contains(THREADS));
     let threads = match (args.search.threads, has_placeholder) {
         (Some(0), _) => return Err(CliError::usage("--threads 0: the number of threads must be at least 1")),
@@ -179,7 +147,7 @@ fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
         only: args.search.only.clone(),
         exclude: args.search.exclude.clone(),
         devices: args.search.devices.clone(),
-        second: args.trial.server.is_some() || args.trial.load.is_some(),
+        second: args.trial.server.has_server(),
         kernel: workloads::offers(),
         ..SearchSpace::default()
     })

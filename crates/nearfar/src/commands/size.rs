@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use model::analysis::place::Objective;
 use model::values::units::{Bytes, Nanos, parse_share};
 
 use crate::app::size::{SizeBudget, SizeRequest, answer, size};
 use crate::cli::{Engines, GlobalArgs, SizeArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::requests;
+use crate::requests::{self, metric_label, metric_objective, metric_parameters, server_and_load, server_parameters};
 use crate::run_output::end_message;
 
 /// Measures the command and prints the answer.
@@ -27,9 +28,15 @@ pub fn run(args: &SizeArgs, common: &GlobalArgs) -> CommandResult {
 
 fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError> {
     let share = parse_share(&args.max_slowdown).map_err(|error| CliError::usage(format!("--max-slowdown: {error}")))?;
+    let commands = server_and_load(&args.server, &args.command)?;
+    let mut parameters = server_parameters(&args.server, &args.command, false)?;
+    parameters.extend(metric_parameters(&args.number));
     let request = SizeRequest {
         session: requests::session(&args.machine, &args.guard, common),
-        command: args.command.clone(),
+        program: commands.limited()[0].clone(),
+        parameters: parameters.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        objective: metric_objective(&args.number).unwrap_or(Objective::WallTime),
+        label: metric_label(&args.number)?,
         within_percent: 100.0 * share,
         time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
         budgets: args.dram.iter().map(|text| budget(text)).collect::<Result<_, _>>()?,
@@ -41,7 +48,9 @@ fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError
         repetitions: args.repeats.repetitions,
         warmup: args.repeats.warmup,
     };
-    machine::child::find_program(&args.command[0]).map_err(CliError::usage)?;
+    for command in commands.server.iter().chain([&commands.measured]) {
+        machine::child::find_program(&command[0]).map_err(CliError::usage)?;
+    }
     if args.machine.sim.is_some() {
         return Err(CliError::usage("--sim is not supported: a simulated machine has no swap"));
     }

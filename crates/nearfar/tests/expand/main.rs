@@ -408,3 +408,32 @@ fn trials(setup: &Setup) -> Vec<serde_json::Value> {
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     shown["trials"].as_array().expect("a list").clone()
 }
+
+/// Both commands write their cgroup; only that of the server is not the one of this test.
+#[test]
+fn server_runs_within_the_limit_and_its_load_outside() {
+    let Some(setup) = Setup::new("server_runs_within_the_limit_and_its_load_outside") else { return };
+    let (server, load) = (setup.0.path().join("server"), setup.0.path().join("load"));
+    let script = format!("sh -c 'cp /proc/self/cgroup {0}.new; mv {0}.new {0}; exec sleep 600'", server.display());
+    let ready = format!("file:{}", server.display());
+    let flags = ["--dram", "32MiB", "--server", &script, "--ready", &ready];
+    let output = setup
+        .expand(&flags, &["sh", "-c", &format!("cp /proc/self/cgroup {}; exit 7", load.display())])
+        .output()
+        .expect("the program starts");
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |path: &Path| std::fs::read_to_string(path).expect("the file exists");
+    let own = read(Path::new("/proc/self/cgroup"));
+    assert_eq!(read(&load), own);
+    assert_ne!(read(&server), own);
+}
+
+#[test]
+fn failed_server_is_reported_and_ends_its_load() {
+    let Some(setup) = Setup::new("failed_server_is_reported_and_ends_its_load") else { return };
+    let output = setup.expand(&["--dram", "32MiB", "--server", "false"], &["sleep", "600"]).output();
+    let output = output.expect("the program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("server: ended before the end of the trial with status 1"), "{stderr}");
+}

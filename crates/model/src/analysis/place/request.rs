@@ -142,7 +142,7 @@ impl PlaceRequest {
         spec: &WorkloadSpec,
     ) -> Result<Plan, String> {
         let parameters = spec.resolve(&self.given, topology.last_cache_bytes())?;
-        let spec = self.deciding_first(spec);
+        let spec = self.objective.first_in(spec, &self.label);
         let cell = |placement| Cell::new(&spec, self.name.clone(), parameters.clone(), placement);
         let baseline = placements.first().map(|placement| placement.name.clone());
         Ok(Plan {
@@ -169,19 +169,6 @@ impl PlaceRequest {
             gate: None,
             command: Vec::new(),
         })
-    }
-
-    /// Returns the spec with the objective as first metric, because the first metric is the main one, and with the name
-    /// that the user gave it.
-    fn deciding_first(&self, spec: &WorkloadSpec) -> WorkloadSpec {
-        let mut spec = spec.clone();
-        let series = self.objective.series();
-        spec.metrics.sort_by_key(|metric| metric.series != series);
-        if let Some(metric) = spec.metrics.first_mut() {
-            self.label.name.as_ref().inspect(|name| metric.name.clone_from(name));
-            self.label.unit.as_ref().inspect(|unit| metric.unit.clone_from(unit));
-        }
-        spec
     }
 }
 
@@ -214,6 +201,19 @@ fn step(step: crate::placements::candidates::Step) -> ReductionStep {
 }
 
 impl Objective {
+    /// Returns the spec of workload `command` with the objective as first metric, because the first metric is the main
+    /// one, and with the name that the user gave it.
+    pub fn first_in(self, spec: &WorkloadSpec, label: &MetricLabel) -> WorkloadSpec {
+        let mut spec = spec.clone();
+        let series = self.series();
+        spec.metrics.sort_by_key(|metric| metric.series != series);
+        if let Some(metric) = spec.metrics.first_mut() {
+            label.name.as_ref().inspect(|name| metric.name.clone_from(name));
+            label.unit.as_ref().inspect(|unit| metric.unit.clone_from(unit));
+        }
+        spec
+    }
+
     /// Returns the series of samples of the workload `command` for this objective.
     fn series(self) -> &'static str {
         match self {

@@ -22,15 +22,15 @@ use model::values::trial::Sample;
 use model::values::units::Nanos;
 use model::values::workload::{Better, PAGE_CACHE_PARAMETER, ParameterKind, Parameters, Value, WorkloadSpec};
 
-use crate::command_spec::{CommandSpec, READY_TIMEOUT, ServerLine};
+use crate::command_spec::{CommandSpec, READY_TIMEOUT, STOP_TIMEOUT, ServerLine};
 use crate::describe::{Metric, Parameter, choice, metrics, parameters};
 use crate::job::{Failure, KernelOutput, TrialContext};
 
 /// Upper limit for the number of warm-up runs. A larger number is a typo.
 const WARMUP_MAX: i64 = 1000;
-/// Text of the default of `ready-timeout`, and of `stop-timeout` with its value.
+/// Texts of the defaults of `ready-timeout` and `stop-timeout`.
 const READY_TIMEOUT_TEXT: &str = "30s";
-const STOP_TIMEOUT: (&str, Nanos) = ("5s", Nanos(5_000_000_000));
+const STOP_TIMEOUT_TEXT: &str = "5s";
 /// Upper limit for the time that a server takes to start or to end.
 const SERVER_TIME_MAX: Nanos = Nanos(24 * 3600 * 1_000_000_000);
 
@@ -112,7 +112,7 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
             default: Some("placed"),
             smoke: None,
         },
-        time("stop-timeout", "time for the server to end before it is killed", STOP_TIMEOUT.0),
+        time("stop-timeout", "time for the server to end before it is killed", STOP_TIMEOUT_TEXT),
     ])
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn recipe(job: &TrialContext) -> Result<CommandSpec, Failure> {
             command,
             ready,
             ready_timeout: time_or(&job.parameters, "ready-timeout", READY_TIMEOUT),
-            stop_timeout: time_or(&job.parameters, "stop-timeout", STOP_TIMEOUT.1),
+            stop_timeout: time_or(&job.parameters, "stop-timeout", STOP_TIMEOUT),
         }),
         warmup: u32::try_from(job.parameters.size("warmup")).expect("its bounds are those of a small number"),
         command,
@@ -216,9 +216,14 @@ fn argv(parameters: &Parameters) -> Result<(), String> {
 
 fn ready(parameters: &Parameters) -> Result<Readiness, String> {
     let text = parameters.text("ready");
-    if text.is_empty() {
-        return Ok(Readiness::Started);
-    }
+    if text.is_empty() { Ok(Readiness::Started) } else { readiness(text) }
+}
+
+/// Parses a readiness condition.
+///
+/// # Errors
+/// If the kind of condition is unknown, or its value is invalid.
+pub fn readiness(text: &str) -> Result<Readiness, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("ready '{text}': {why}");
     match text.split_once(':') {
         Some(("port", number)) => match number.parse() {
