@@ -132,6 +132,7 @@ fn stored_names_are_unchanged() {
         model::values::trial::FilePages,
         model::values::trial::FileKind,
         model::values::trial::PageCacheStart,
+        model::values::trial::TextCopy,
         model::values::trial::ThreadBinding,
         model::values::trial::DramBudgetUse,
         model::values::trial::FarMemory,

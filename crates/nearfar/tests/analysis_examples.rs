@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+/// Debian's packages of Python libraries belong to this interpreter, which need not be the first in PATH.
+const PYTHON: &str = "/usr/bin/python3";
 const PAGE: &str = include_str!("../../../docs/guides/analyse.md");
 
 /// Returns the block of code below a heading of the page.
@@ -73,7 +75,7 @@ fn pandas_example_summarises_each_placement() {
     let dir = with_samples();
     std::fs::write(dir.path().join("example.py"), example("pandas")).expect("the directory is writable");
     let name = "pandas_example_summarises_each_placement";
-    let Some(text) = printed(name, dir.path(), "python3", "import pandas", &["example.py"]) else { return };
+    let Some(text) = printed(name, dir.path(), PYTHON, "import pandas", &["example.py"]) else { return };
     assert!(text.contains("queens,kernel,solutions/s,3,") && text.contains("queens,one-core,solutions/s,3,"), "{text}");
 }
 

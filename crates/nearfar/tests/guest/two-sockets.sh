@@ -18,7 +18,7 @@ run_lines() {
     nearfar placements --placement compact --placement one-core --placement memory-local --placement memory-remote \
         --placement interleave --placement node:1 --placement '-C 0 -m 2' --placement compact+node:2 --placement '-C 3,5 -p 1' \
         --placement '-C 2 -l' --placement kernel+interleave -- where |
-        awk '/^[^ ]/ { placement = $0 } /^      (taskset|numactl|hwloc-bind) / { sub(/^ +/, ""); print placement "|" $0 }' >/tmp/lines
+        awk '/^[^ ]/ { placement = $0 } /^      (taskset|numactl|hwloc-bind) / && !/ mpirun / { sub(/^ +/, ""); print placement "|" $0 }' >/tmp/lines
     while IFS='|' read -r placement line; do
         if [ -x "/bin/${line%% *}" ]; then echo "$placement|$line|$(sh -c "$line" 2>&1)"; fi
     done </tmp/lines
