@@ -83,7 +83,7 @@ fn placements_and_rules_accept_locations_of_cpus() {
         routed(&xeon, "0+irq:package:7", &["sda"]),
         "invalid: irq:'package:7': this machine has only package 0-1"
     );
-    assert!(check("pakage:0").is_err() && check("0-1+interleave").is_err());
+    assert!(check("packagex:0").is_err() && check("0-1+interleave").is_err());
 }
 
 #[test]

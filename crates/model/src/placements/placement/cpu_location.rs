@@ -347,7 +347,7 @@ mod tests {
             ("package:2", "'package:2': this machine has only package 0-1"),
             ("core:0.die:0", "'core:0.die:0': the core has no die"),
             ("package:0.core:99", "'package:0.core:99': the package has only core 0-"),
-            ("pakage:0", "'pakage' in 'pakage:0' is not a kind of object; valid kinds: package"),
+            ("packagex:0", "'packagex' in 'packagex:0' is not a kind of object; valid kinds: package"),
             ("core:x", "'x' in 'core:x' is not an index; valid indices: 1, 0-3"),
             ("core:3-1", "'3-1' in 'core:3-1' is not an index"),
             ("core:0:0", "'0:0' in 'core:0:0' is not an index"),
