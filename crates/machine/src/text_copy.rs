@@ -1,6 +1,6 @@
-//! Copies of a program and its libraries in memory of given nodes, mounted over the originals in a mount namespace of this
-//! process. The kernel removes them with the last process in the namespace, however it ends. Must not know why they are
-//! copied.
+//! Copies a program and its libraries to memory nodes, and mounts the copies over the originals in a private mount
+//! namespace. The kernel frees them when the last process of the namespace ends, even if it is killed. Must not depend on
+//! trials.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -149,8 +149,8 @@ fn loader(content: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Moves this process to a new mount namespace, in which copies in memory of these nodes are mounted over the
-/// files. Programs that this process executes map the copies.
+/// Moves the calling thread to a new mount namespace, in which copies of the files are mounted over the originals. The
+/// copies are in memory of these nodes. Programs that this thread executes map the copies.
 ///
 /// # Errors
 /// If a file cannot be copied or mounted. The process may then be in the new namespace, with some of the copies.
@@ -187,7 +187,7 @@ fn source(path: &Path) -> Result<File, TextCopyError> {
 }
 
 fn own_namespace() -> io::Result<()> {
-    // SAFETY: the call takes a number and changes only the mount namespace and working directory of this thread.
+    // SAFETY: unshare takes flags and no pointers. It gives this thread its own mount namespace.
     checked(|| unsafe { libc::unshare(libc::CLONE_NEWNS) }.into())?;
     // Otherwise other namespaces would get the mounts, too.
     Ok(mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)

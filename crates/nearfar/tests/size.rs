@@ -193,7 +193,7 @@ fn root_without_a_capability_gets_its_name() {
     }
 }
 
-/// A server with 48 MiB, and a load with 200 MiB that prints a rate.
+/// A server that allocates 48 MiB, and a load that allocates 200 MiB and prints a rate.
 #[test]
 fn server_has_the_limit_and_the_metric_is_that_of_its_load() {
     let name = "server_has_the_limit_and_the_metric_is_that_of_its_load";

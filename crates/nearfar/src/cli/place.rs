@@ -46,7 +46,7 @@ pub struct SearchSpaceArgs {
     /// Number of threads [default: searched if CMD contains {threads}]
     #[arg(short, long, value_name = "N")]
     pub threads: Option<usize>,
-    /// CPUs that may be used: a list, mask or location such as package:0
+    /// CPUs that may be used, as a list, a mask or a location such as package:0
     #[arg(short = 'C', long = "physcpubind", value_name = "CPUS")]
     pub cpus: Option<String>,
     /// Maximum number of CPUs in a placement
