@@ -14,11 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use machine::child::{self, Exit, LaunchError, Migrations, SpawnSpec};
+use machine::child::{self, Exit, LaunchError, SpawnSpec};
 use machine::interrupt::{InterruptMonitor, RouteError, Routes};
 use model::placements::placement::refused;
-use model::values::id_set::CpuSet;
-use model::values::placement::MemoryPolicy;
 use model::values::trial::{Evidence, Trial, TrialOutcome, TrialStatus};
 use model::values::units::{Bytes, Nanos};
 use workloads::{CommandLine, Runner, TrialContext, Workload, with_hint, worker};
@@ -161,18 +159,8 @@ fn unbound(trial: &Trial, command: &CommandLine) -> SpawnSpec {
 /// A command without affinity, memory policy or time limit.
 fn bare(command: &CommandLine) -> SpawnSpec {
     SpawnSpec {
-        argv: command.argv.iter().map(Into::into).collect(),
-        wrapper: Vec::new(),
         environment: command.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        directory: None,
-        stdin: Vec::new(),
-        cpus: CpuSet::new(),
-        memory: MemoryPolicy::Kernel,
-        time_limit: Nanos(u64::MAX),
-        output_max: OUTPUT_MAX,
-        migrations: Migrations::Sampled,
-        lists_files: false,
-        entrance: None,
+        ..SpawnSpec::new(&command.argv, OUTPUT_MAX)
     }
 }
 

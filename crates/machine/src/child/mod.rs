@@ -74,6 +74,26 @@ pub struct SpawnSpec {
     pub entrance: Option<Arc<File>>,
 }
 
+impl SpawnSpec {
+    /// Returns the start of a command without affinity, memory policy, input or time limit.
+    pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>, output_max: Bytes) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            wrapper: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            stdin: Vec::new(),
+            cpus: CpuSet::new(),
+            memory: MemoryPolicy::Kernel,
+            time_limit: Nanos(u64::MAX),
+            output_max,
+            migrations: Migrations::Sampled,
+            lists_files: false,
+            entrance: None,
+        }
+    }
+}
+
 /// How migrations between CPUs are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Migrations {

@@ -294,6 +294,7 @@ fn stays_open(mut stream: &TcpStream) -> bool {
 fn succeeds(server: &ServerCommand, argv: &[String], stop: &[&AtomicBool]) -> Result<bool, LaunchError> {
     let check = SpawnSpec {
         argv: argv.iter().map(Into::into).collect(),
+        wrapper: Vec::new(),
         cpus: CpuSet::new(),
         memory: MemoryPolicy::Kernel,
         time_limit: CHECK_MAX,

@@ -19,20 +19,7 @@ const LIMIT: Nanos = Nanos(60_000_000_000);
 pub(super) const WORK: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 
 pub(super) fn launch(argv: &[&str]) -> SpawnSpec {
-    SpawnSpec {
-        wrapper: Vec::new(),
-        argv: argv.iter().map(OsString::from).collect(),
-        environment: Vec::new(),
-        directory: None,
-        stdin: Vec::new(),
-        cpus: CpuSet::new(),
-        memory: MemoryPolicy::Kernel,
-        time_limit: LIMIT,
-        output_max: Bytes(1 << 20),
-        migrations: Migrations::Sampled,
-        lists_files: false,
-        entrance: None,
-    }
+    SpawnSpec { time_limit: LIMIT, ..SpawnSpec::new(argv, Bytes(1 << 20)) }
 }
 
 pub(super) fn sh(script: &str) -> SpawnSpec {

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use farmem::Expansion;
-use machine::child::{Migrations, Readiness, ServerCommand, ServerError, SpawnSpec, with_server};
+use machine::child::{Readiness, ServerCommand, ServerError, SpawnSpec, with_server};
 use model::values::id_set::CpuSet;
-use model::values::placement::MemoryPolicy;
 use model::values::units::Bytes;
 use workloads::{READY_TIMEOUT, STOP_TIMEOUT, readiness};
 
@@ -25,18 +24,8 @@ pub(super) fn server_command(argv: &[String], args: &ServerArgs) -> Result<Serve
     let time =
         |option: &str, text: &Option<String>, default| text.as_ref().map_or(Ok(default), |text| duration(option, text));
     let launch = SpawnSpec {
-        wrapper: Vec::new(),
-        argv: argv.iter().map(Into::into).collect(),
-        environment: Vec::new(),
-        directory: None,
-        stdin: Vec::new(),
-        cpus: CpuSet::new(),
-        memory: MemoryPolicy::Kernel,
         time_limit: time("--ready-timeout", &args.ready_timeout, READY_TIMEOUT)?,
-        output_max: OUTPUT_MAX,
-        migrations: Migrations::Sampled,
-        lists_files: false,
-        entrance: None,
+        ..SpawnSpec::new(argv, OUTPUT_MAX)
     };
     Ok(ServerCommand {
         launch,
