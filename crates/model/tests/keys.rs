@@ -81,6 +81,7 @@ fn race() -> RacePlan {
             ReductionStep { count: None, text: "no two CPUs are equivalent".into() },
         ],
         search: None,
+        places_files: false,
     }
 }
 

@@ -66,6 +66,7 @@ fn request() -> PlaceRequest {
         rules: RaceRules { indifference: 0.01, strict: false, max_trials: None },
         budget: HOUR,
         time_limit: Nanos(100 * SECOND.0),
+        places_files: false,
     }
 }
 

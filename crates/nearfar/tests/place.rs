@@ -506,3 +506,72 @@ fn server_and_its_load_are_placed_together() {
     assert_eq!(exchanged["candidates"], json["candidates"]);
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
 }
+
+/// Machine with two sockets, and flags of a search on one of them for a file that an earlier program left on the other.
+const TWO_SOCKETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
+
+#[test]
+fn files_are_placed_apart_from_the_memory_of_a_command() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for seed in 1..=3 {
+        let sim = format!("{TWO_SOCKETS}:{seed}");
+        let flags = ["--sim", &sim, "--budget", "2h", "-t", "4", "-C", "0-5,12-17"];
+        let (json, status) = race_result(&dir.path().join(format!("{seed}.db")), &flags, &["mapper"]);
+        let winner = json["winner"]["placement"].as_str().expect("there is a winner");
+        assert!(winner.contains("files:local"), "{json:#}");
+        assert_eq!(json["winner"]["memory"], "interleave 0-1", "the bandwidth of both nodes: {json:#}");
+        assert_eq!((json["file_race"]["outcome"].as_str(), status), (Some("better"), 0), "{json:#}");
+        assert_eq!(json["lines"]["files"], "nearfar files --nodes 0 /data/model", "{json:#}");
+        let versus = &json["file_race"]["versus_plain"];
+        assert!(versus["ci_high"].as_f64().expect("a number") < -2.0, "a local file takes 8 % less time: {versus:#}");
+    }
+}
+
+#[test]
+fn files_that_follow_the_placement_stay_local() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{TWO_SOCKETS}:1");
+    let flags = ["--sim", &sim, "--budget", "2h", "-t", "4"];
+    let (json, _) = race_result(&dir.path().join("r.db"), &flags, &["reader"]);
+    assert_eq!(json["file_race"]["outcome"], "not-better", "interleaving takes longer: {json:#}");
+    assert!(json["lines"]["files"].as_str().is_some_and(|line| line.starts_with("nearfar files --nodes ")), "{json:#}");
+    let (json, _) = race_result(&dir.path().join("other.db"), &flags, &["app"]);
+    assert_eq!(json.get("file_race"), None, "it uses no files");
+}
+
+#[test]
+fn short_budget_races_no_files_and_names_one_that_suffices() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{TWO_SOCKETS}:1");
+    let budget = |budget| ["--sim", &sim, "--budget", budget, "-t", "4"];
+    let (json, _) = race_result(&dir.path().join("r.db"), &budget("5m"), &["reader"]);
+    assert_eq!(json["file_race"]["outcome"], "too-short", "{json:#}");
+    assert!(json["file_race"]["budget_seconds"].as_f64().expect("a number") > 300.0, "{json:#}");
+    let (json, _) = race_result(&dir.path().join("default.db"), &budget("20m"), &["reader"]);
+    assert_ne!(json["file_race"]["outcome"], "too-short", "time was reserved: {json:#}");
+}
+
+#[test]
+fn race_of_files_killed_at_any_trial_repeats_no_trial_of_the_search() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let sim = format!("{TWO_SOCKETS}:2");
+    let flags = ["--sim", &sim, "--budget", "2h", "-t", "4", "-C", "0-5,12-17"];
+    let whole = dir.path().join("whole.db");
+    let (expected, _) = race_result(&whole, &flags, &["mapper"]);
+    let search = expected["trials"].as_u64().expect("a number");
+    for k in [search + 1, search + 7] {
+        let store = dir.path().join(format!("killed-{k}.db"));
+        let faults = format!("kill-after={k}");
+        let killed = run(&store, &[&["place", "-q", "--sim-faults", &faults], &flags[..], &["--", "mapper"]].concat());
+        assert!(!killed.status.success(), "it must be killed after {k}");
+        let (resumed, _) = race_result(&store, &flags, &["mapper"]);
+        assert_eq!(resumed, expected, "killed after {k}");
+        assert_eq!(runs(&store), 2, "no third race began");
+    }
+}
+
+fn runs(store: &Path) -> usize {
+    let output = run(store, &["show", "--runs", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).expect("show prints JSON");
+    json["runs"].as_array().expect("runs is a list").len()
+}

@@ -1,10 +1,11 @@
 //! The result of a search or race in sentences and as a table, for the terminal and for HTML pages.
 
 use model::analysis::place::{
-    Claim, LikelyCandidate, Metric, PercentRange, PlaceResult, PlacementText, ProgramFailures, RankingRow,
+    Claim, FileOutcome, FileRace, FileUse, LikelyCandidate, Metric, PercentRange, PlaceResult, PlacementText,
+    ProgramFailures, RankingRow,
 };
 use model::placements::placement::CommandLines;
-use model::stats::racing::{Effect, PairValues, RankClaim, State};
+use model::stats::racing::{Confirmation, Effect, PairValues, RankClaim, State};
 use model::values::units::Nanos;
 use model::values::workload::Better;
 
@@ -25,6 +26,7 @@ const NOT_RUN_SHOWN: usize = 10;
 pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
     let winner = answer.winner.as_ref().map_or(String::new(), |winner| clean(&winner.placement));
     match answer.claim {
+        _ if let Some(text) = better_files(answer, &winner) => (text, Tone::Good),
         Claim::Better => (better(answer, &winner), Tone::Good),
         Claim::Likely => {
             let change = against(answer, &than_baseline(answer));
@@ -50,6 +52,14 @@ pub(crate) fn headline(answer: &PlaceResult) -> (String, Tone) {
     }
 }
 
+/// The headline of a winner of which the files are a part: its gain over the winner of the search, and the gain of that one.
+fn better_files(answer: &PlaceResult, winner: &str) -> Option<String> {
+    let FileOutcome::Better { plain, versus_plain } = &answer.file_race.as_ref()?.outcome else { return None };
+    let plain = clean(&plain.placement);
+    let change = change(&answer.metric, versus_plain, &format!("than {plain}"));
+    Some(format!("{winner} is better: {change}; {plain} has {}", against(answer, &than_baseline(answer))))
+}
+
 /// The headline of a proven gain. A gain of another number of threads is not one of placement.
 fn better(answer: &PlaceResult, winner: &str) -> String {
     let change = against(answer, &than_baseline(answer));
@@ -61,7 +71,8 @@ fn better(answer: &PlaceResult, winner: &str) -> String {
         );
     }
     // Better than the baseline is confirmed; best of all only if no other candidate is likely to be better.
-    let word = if answer.search.is_resolved() { "best" } else { "better than leaving it to the kernel" };
+    let is_best = answer.search.is_resolved() || !is_kernel(&answer.baseline);
+    let word = if is_best { "best" } else { "better than leaving it to the kernel" };
     format!("{winner} is {word}: {change}")
 }
 
@@ -70,11 +81,12 @@ fn kernel_is_best(answer: &PlaceResult) -> String {
         (Some(challenger), Some(_)) => {
             let change = against(answer, &than_baseline(answer));
             format!(
-                "The kernel's choice is best: {}, the best other candidate, has {change}",
+                "{} is best: {}, the best other candidate, has {change}",
+                if is_kernel(&answer.baseline) { "The kernel's choice".into() } else { baseline(answer) },
                 clean(&challenger.placement)
             )
         }
-        _ => "No placement was found to be better than the kernel's choice.".into(),
+        _ => format!("No placement was found to be better than {}.", baseline(answer)),
     }
 }
 
@@ -95,12 +107,22 @@ fn provisional(answer: &PlaceResult, winner: &str) -> String {
     format!("Provisional: {winner} is the model's favourite{predicted}; the budget did not allow any fresh pairs")
 }
 
+/// The baseline in sentences: `the kernel's choice`, or the winner of a search whose files are raced.
+fn baseline(answer: &PlaceResult) -> String {
+    if is_kernel(&answer.baseline) { "the kernel's choice".into() } else { clean(&answer.baseline.placement) }
+}
+
+/// Whether a placement binds nothing.
+fn is_kernel(placement: &PlacementText) -> bool {
+    placement.cpus.is_empty()
+}
+
 /// `than the kernel's choice`, with its number of threads if the number is searched.
 fn than_baseline(answer: &PlaceResult) -> String {
     if answer.threads_searched {
-        format!("than the kernel's choice with {} threads", answer.baseline.threads)
+        format!("than {} with {} threads", baseline(answer), answer.baseline.threads)
     } else {
-        "than the kernel's choice".into()
+        format!("than {}", baseline(answer))
     }
 }
 
@@ -145,6 +167,7 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
     sentences.extend(missed(answer));
     sentences.extend(likely(answer));
     sentences.extend(ties(answer));
+    sentences.extend(file_race(answer));
     sentences.extend(search(answer));
     sentences.extend(unmeasured(answer));
     sentences.extend(failed_trials(answer));
@@ -175,7 +198,13 @@ pub(crate) fn sentences(answer: &PlaceResult) -> Vec<String> {
 /// The size of the difference with its interval: `12.3 % lower wall time than the kernel's choice, 95 % interval 11.1 to
 /// 13.5, from 40 fresh pairs (4.210 s against 4.800 s)`.
 fn against(answer: &PlaceResult, other: &str) -> String {
-    let Some(confirmed) = answer.versus_kernel else { return "not confirmed".into() };
+    match &answer.versus_kernel {
+        Some(confirmed) => change(&answer.metric, confirmed, other),
+        None => "not confirmed".into(),
+    }
+}
+
+fn change(metric: &Metric, confirmed: &Confirmation, other: &str) -> String {
     let change = confirmed.change_percent;
     let word = if change < 0.0 { "lower" } else { "higher" };
     let (low, high) = (confirmed.ci_low, confirmed.ci_high);
@@ -185,9 +214,8 @@ fn against(answer: &PlaceResult, other: &str) -> String {
         (true, false) => format!("{} % change", percent_interval(low, high, change)),
         (false, _) => percent_interval(low, high, change),
     };
-    let (size, metric, pairs) = (percent_size(change), metric_words(&answer.metric.name), confirmed.pairs);
-    let values =
-        confirmed.values.map_or(String::new(), |values| format!(" ({})", pair_values(&answer.metric, &values)));
+    let values = confirmed.values.map_or(String::new(), |values| format!(" ({})", pair_values(metric, &values)));
+    let (size, metric, pairs) = (percent_size(change), metric_words(&metric.name), confirmed.pairs);
     format!("{size} % {word} {metric} {other}, 95 % interval {interval}, from {pairs} fresh pairs{values}")
 }
 
@@ -266,6 +294,44 @@ fn ties(answer: &PlaceResult) -> Option<String> {
     let more = answer.ties.len().saturating_sub(TIES_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Some(format!("Not shown to be worse than the leader: {}{more}", named.join("; ")))
+}
+
+/// Other placements of the files that the command uses.
+fn file_race(answer: &PlaceResult) -> Option<String> {
+    let FileRace { in_use, outcome } = answer.file_race.as_ref()?;
+    let used = file_use(*in_use);
+    Some(match outcome {
+        FileOutcome::Better { .. } => format!("Placements of its files were raced, because {used}."),
+        FileOutcome::NotBetter { rows } => {
+            let row = |row: &RankingRow| {
+                let change = effect(row.against_kernel);
+                let change = if change.is_empty() { word(row).0 } else { change };
+                format!("{}: {change}", clean(&row.placed.placement))
+            };
+            let rows: Vec<String> = rows.iter().map(row).collect();
+            format!(
+                "Because {used}, other placements of files were raced; none was found to be better ({})",
+                rows.join("; ")
+            )
+        }
+        FileOutcome::TooShort { budget_seconds } => {
+            let budget = Nanos((budget_seconds * 1e9) as u64);
+            format!(
+                "Other placements of its files may be better, because {used}; to race them, too, use --budget {budget} or more."
+            )
+        }
+    })
+}
+
+/// `45 % of the pages that it maps are of files`.
+fn file_use(in_use: FileUse) -> String {
+    if in_use.data_percent >= 1.0 && !in_use.reads {
+        format!("{:.0} % of the pages that it maps are of files", in_use.data_percent)
+    } else if in_use.data_matters() {
+        "it reads large files".into()
+    } else {
+        format!("{:.0} % of the pages that it maps are program text on other nodes", in_use.remote_text_percent)
+    }
 }
 
 fn search(answer: &PlaceResult) -> Option<String> {

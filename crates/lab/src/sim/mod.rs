@@ -2,6 +2,7 @@
 //! seed and the trial, so a resumed run gives identical results. Runs are marked as simulated.
 
 mod fault;
+mod files;
 mod noise;
 mod performance;
 mod samples;
@@ -11,6 +12,7 @@ mod storage;
 pub use fault::Faults;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::values::id_set::{CpuSet, NodeId};
 use model::values::placement::Route;
@@ -30,19 +32,21 @@ pub const EPOCH_UNIX_MS: u64 = 1_700_000_000_000;
 /// Interval between the start times of simulated trials, whatever their duration.
 const TRIAL_DISTANCE_MS: u64 = 1_000;
 
+/// Number of trials that this process has stored, over all its runs.
+static STORED: AtomicU32 = AtomicU32::new(0);
+
 #[derive(Debug)]
 pub struct SimExecutor {
     topology: Topology,
     specs: Vec<WorkloadSpec>,
     seed: u64,
     faults: Faults,
-    stored: u32,
 }
 
 impl SimExecutor {
     /// Creates a machine with this topology; `specs` describes the workloads that it can run.
     pub fn new(topology: Topology, specs: Vec<WorkloadSpec>, seed: u64, faults: Faults) -> Self {
-        Self { topology, specs, seed, faults, stored: 0 }
+        Self { topology, specs, seed, faults }
     }
 
     fn evidence(&self, trial: &Trial, wall: Nanos) -> Evidence {
@@ -59,6 +63,9 @@ impl SimExecutor {
             threads_seen: trial.placement.threads as u64,
             thread_bindings: pinned.iter().map(|cpu| binding(*cpu)).collect(),
             pages: pages(trial),
+            file_pages: files::pages(&self.topology, trial),
+            files: files::evidence(&self.topology, trial),
+            page_cache: files::start(&self.topology, trial),
             far: far(trial),
             budget: budget(trial),
             device_interrupts: self.interrupts(trial),
@@ -143,8 +150,7 @@ impl SimExecutor {
 
 impl Executor for SimExecutor {
     fn run(&mut self, position: u32, trial: &Trial) -> Option<TrialOutcome> {
-        self.faults.kill_after_stored(self.stored);
-        self.stored += 1;
+        self.faults.kill_after_stored(STORED.fetch_add(1, Ordering::Relaxed));
         let seed = stream(self.seed, &trial.id.0);
         let slowdown = noise::slowdown(self.seed, trial, position);
         let started_unix_ms = EPOCH_UNIX_MS + u64::from(position) * TRIAL_DISTANCE_MS;

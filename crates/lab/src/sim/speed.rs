@@ -8,6 +8,7 @@ use model::values::topology::{MemoryNode, Object, ObjectKind, Topology};
 use model::values::trial::Trial;
 use model::values::workload::Value;
 
+use super::files;
 use super::performance::{self, BOARD_BANDWIDTH_SHARE, Performance, SEMI_EXTERNAL, STREAM_REMOTE_SHARE};
 
 /// Gain of two threads on one core over one thread.
@@ -40,13 +41,20 @@ enum Limit {
     Handover,
 }
 
-/// The name of a command determines its bottleneck: `./sharing 4` is limited by sharing.
-fn limit(trial: &Trial) -> Limit {
+/// Name of the program of a command, or of the workload.
+pub(super) fn program(trial: &Trial) -> String {
+    if trial.workload != "command" {
+        return trial.workload.clone();
+    }
     let argv = trial.parameters.0.get("argv").map(ToString::to_string).unwrap_or_default();
     let words: Vec<String> = serde_json::from_str(&argv).unwrap_or_default();
-    let program = words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
-    match if trial.workload == "command" { program } else { &trial.workload } {
-        "stream" | "bandwidth" => Limit::Bandwidth,
+    words.first().map_or(String::new(), |word| word.rsplit('/').next().unwrap_or(word).to_string())
+}
+
+/// The name of a command determines its bottleneck: `./sharing 4` is limited by sharing.
+fn limit(trial: &Trial) -> Limit {
+    match program(trial).as_str() {
+        "stream" | "bandwidth" | "mapper" => Limit::Bandwidth,
         "chase" | "loaded" | "latency" => Limit::Latency,
         "pingpong" => Limit::Handover,
         "threads" | "mutex" | "sharing" => Limit::Sharing,
@@ -106,7 +114,14 @@ fn unmeasured(topology: &Topology, trial: &Trial) -> f64 {
     let beyond = performance::TOUCHED;
     let budget =
         trial.placement.budget.map_or(1.0, |budget| if budget.steered { beyond.steered } else { beyond.swapped });
-    speed * moved * budget
+    speed * moved * budget / file_distance(topology, trial, &cpus)
+}
+
+/// Time of a command that uses a file, relative to a local one.
+fn file_distance(topology: &Topology, trial: &Trial, cpus: &[CpuId]) -> f64 {
+    let distance = |nodes| mean_distance(topology, cpus, &MemoryPolicy::Bind(nodes));
+    let distance = files::nodes(topology, trial).map_or(1.0, distance);
+    1.0 - MEMORY_SHARE + MEMORY_SHARE * distance
 }
 
 /// Value of the main metric of one thread on the fastest core of this machine.

@@ -12,7 +12,7 @@ use model::values::shell::quote_argv;
 use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
-use crate::app::place::{RaceRequest, RaceResult, plan, race, save, winner};
+use crate::app::place::{RaceRequest, RaceResult, plan, race, save};
 use crate::app::prediction::{self, PredictionRequest};
 use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
@@ -50,17 +50,17 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     if args.preview.dry_run {
         return dry_run(&plan(&request)?, args.format);
     }
-    let RaceResult { mut store, record, answer } = race(&request)?;
+    let RaceResult { mut store, record, answer, winner } = race(&request)?;
     show(&record, &answer, args)?;
-    if let Some(winner) = winner(&record, &answer).filter(|_| answer.claim.is_decided()) {
+    if let Some((found_by, winner)) = winner.filter(|_| answer.claim.is_decided()) {
         if let Some(name) = &args.result.save {
-            save(&mut store, name, &record, winner)?;
+            save(&mut store, name, &found_by, &winner)?;
             if !common.quiet {
                 message!("saved as {name}; use it with nearfar place --use {} -- CMD", quote_argv(&[name]));
             }
         }
         if args.result.apply {
-            return Err(exec(&args.command, args.trial.shell, winner));
+            return Err(exec(&args.command, args.trial.shell, &winner));
         }
     } else if args.result.apply || args.result.save.is_some() {
         message!("nearfar: undecided, so no placement was saved or applied");
@@ -90,6 +90,10 @@ fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
         },
         budget: requests::duration("--budget", &args.stopping.budget)?,
         time_limit: requests::duration("--time-limit", &args.trial.time_limit)?,
+        // A maximum number of trials is that of the search.
+        places_files: args.trial.page_cache.as_deref().is_none_or(|state| state == "placed")
+            && args.stopping.max_trials.is_none()
+            && !args.preview.guess,
     })
 }
 

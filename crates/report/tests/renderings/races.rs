@@ -2,8 +2,8 @@
 
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::analysis::place::{
-    BudgetForecast, Claim, CurvePoint, LikelyCandidate, Metric, Outlook, PercentRange, PlaceResult, PlacementText,
-    ProgramFailures, RankingRow, ThreadEffect,
+    BudgetForecast, Claim, CurvePoint, FileOutcome, FileRace, FileUse, LikelyCandidate, Metric, Outlook, PercentRange,
+    PlaceResult, PlacementText, ProgramFailures, RankingRow, ThreadEffect,
 };
 use model::placements::placement::CommandLines;
 use model::stats::racing::{ConfirmPlan, ConfirmResult, Confirmation, Effect, PairValues, RankClaim, State};
@@ -102,6 +102,7 @@ fn answer() -> PlaceResult {
         second_lines: None,
         command: Some("./app -t 3".into()),
         standings,
+        file_race: None,
     }
 }
 
@@ -172,6 +173,35 @@ fn every_claim_has_a_sentence() {
         }),
     ];
     assert_snapshot!("race_claims", texts.join("\n----\n"));
+}
+
+#[test]
+fn races_of_files_are_rendered() {
+    let run = run();
+    let with = |in_use: FileUse, outcome: FileOutcome| {
+        let mut answer = answer();
+        answer.file_race = Some(FileRace { in_use, outcome });
+        words(&run, &answer)
+    };
+    let in_use = FileUse { data_percent: 45.0, reads: false, remote_text_percent: 0.0 };
+    let mut versus_plain = answer().versus_kernel.unwrap();
+    (versus_plain.change_percent, versus_plain.ci_low, versus_plain.ci_high) = (-4.5, -6.0, -3.0);
+    let rows = answer().standings[..2].to_vec();
+    let texts = [
+        with(
+            in_use,
+            FileOutcome::Better { plain: placed("spread", "0,3", 3).into(), versus_plain: versus_plain.into() },
+        ),
+        with(FileUse { reads: true, ..in_use }, FileOutcome::NotBetter { rows }),
+        with(
+            FileUse { data_percent: 0.0, reads: false, remote_text_percent: 12.0 },
+            FileOutcome::TooShort { budget_seconds: 1530.0 },
+        ),
+    ];
+    assert_snapshot!("race_files", texts.join("\n----\n"));
+    let mut of_files = answer();
+    of_files.baseline = placed("spread", "0,3", 3);
+    assert!(words(&run, &of_files).contains("than spread"), "the run of the second race has another baseline");
 }
 
 /// The result of a search, with three candidates that were run and twelve that were not.

@@ -169,6 +169,7 @@ fn fill_plan(run: &mut RunRecord, cpus: &CpuSet) {
         raw_placements: "12".into(),
         steps: vec![ReductionStep { count: Some("3".into()), text: "alike".into() }],
         search: None,
+        places_files: false,
     });
     plan.efficiency = vec![EfficiencyRule {
         cells: CellSelector {

@@ -6,6 +6,9 @@ mod apply;
 mod block_result;
 mod claim;
 mod earlier;
+mod file_race;
+mod file_use;
+mod file_variants;
 mod forecast;
 mod gain;
 mod outlook;
@@ -20,6 +23,8 @@ mod tally;
 
 pub use claim::Claim;
 pub use earlier::EarlierRun;
+pub use file_race::{FileOutcome, FileRace, NextFileRace};
+pub use file_use::FileUse;
 pub use forecast::BudgetForecast;
 pub use gain::Gain;
 pub use outlook::{CurvePoint, LikelyCandidate, Outlook, PercentRange, ThreadEffect};

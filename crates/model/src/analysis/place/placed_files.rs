@@ -3,58 +3,82 @@
 
 use std::collections::BTreeMap;
 
+use super::file_use::FileUse;
 use crate::placements::placement::file_line;
 use crate::values::record::TrialRecord;
 use crate::values::shell::quote_arg;
-use crate::values::trial::PageCacheStart;
+use crate::values::trial::{Evidence, PageCacheStart};
 
-/// The newest state of the page cache by cell: for the measured command, and for the second one.
+/// The files of the commands by cell, as its newest trial found them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlacedFiles {
-    command: BTreeMap<usize, PageCacheStart>,
-    second: BTreeMap<usize, PageCacheStart>,
-    /// Programs and libraries that were copied besides those that the commands name, by cell.
-    copied: BTreeMap<usize, Vec<String>>,
-    second_copied: BTreeMap<usize, Vec<String>>,
+    cells: BTreeMap<usize, CellFiles>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CellFiles {
+    command: CommandFiles,
+    second: CommandFiles,
+}
+
+/// The files of the measured command, or of the second one.
+#[derive(Clone, Debug, Default)]
+struct CommandFiles {
+    start: Option<PageCacheStart>,
+    /// Programs and libraries that were copied besides those that the command names.
+    copied: Vec<String>,
+    in_use: FileUse,
 }
 
 impl PlacedFiles {
     pub fn add(&mut self, records: &[&TrialRecord]) {
         for record in records {
-            let (cell, evidence) = (record.trial.cell, &record.outcome.evidence);
-            if let Some(start) = &evidence.page_cache {
-                self.command.insert(cell, start.clone());
-            }
-            if let Some(start) = evidence.second.as_ref().and_then(|second| second.page_cache.as_ref()) {
-                self.second.insert(cell, start.clone());
-            }
-            if let Some(copy) = &evidence.text_copy {
-                self.copied.insert(cell, copy.files.clone());
-            }
-            if let Some(copy) = evidence.second.as_ref().and_then(|second| second.text_copy.as_ref()) {
-                self.second_copied.insert(cell, copy.files.clone());
-            }
+            let (cell, evidence) = (self.cells.entry(record.trial.cell).or_default(), &record.outcome.evidence);
+            cell.command.add(evidence);
+            evidence.second.iter().for_each(|second| cell.second.add(second));
         }
     }
 
     /// Returns the line that places the files of the measured command as in the trials of a cell.
     pub fn line(&self, cell: usize) -> Option<String> {
-        line(self.command.get(&cell)?)
-    }
-
-    /// Returns the files that were copied for the measured command besides those that it names.
-    pub fn copied(&self, cell: usize) -> &[String] {
-        self.copied.get(&cell).map_or(&[], Vec::as_slice)
-    }
-
-    /// The same for the second command.
-    pub fn second_copied(&self, cell: usize) -> &[String] {
-        self.second_copied.get(&cell).map_or(&[], Vec::as_slice)
+        line(self.cells.get(&cell)?.command.start.as_ref()?)
     }
 
     /// Like [`PlacedFiles::line`], for the second command.
     pub fn second_line(&self, cell: usize) -> Option<String> {
-        line(self.second.get(&cell)?)
+        line(self.cells.get(&cell)?.second.start.as_ref()?)
+    }
+
+    /// Returns the files that were copied for the measured command besides those that it names.
+    pub fn copied(&self, cell: usize) -> &[String] {
+        self.cells.get(&cell).map_or(&[], |files| &files.command.copied)
+    }
+
+    /// The same for the second command.
+    pub fn second_copied(&self, cell: usize) -> &[String] {
+        self.cells.get(&cell).map_or(&[], |files| &files.second.copied)
+    }
+
+    /// Returns what the trials of a cell use of files: the larger use of the two commands.
+    pub fn in_use(&self, cell: usize) -> FileUse {
+        self.cells.get(&cell).map_or(FileUse::default(), |files| files.command.in_use.max(files.second.in_use))
+    }
+
+    /// Whether any trial so far uses enough of files for their placement to matter.
+    pub fn matter(&self) -> bool {
+        self.cells.keys().any(|cell| self.in_use(*cell).matters())
+    }
+}
+
+impl CommandFiles {
+    fn add(&mut self, evidence: &Evidence) {
+        if let Some(start) = &evidence.page_cache {
+            self.start = Some(start.clone());
+        }
+        if let Some(copy) = &evidence.text_copy {
+            self.copied.clone_from(&copy.files);
+        }
+        self.in_use = FileUse::of(evidence);
     }
 }
 

@@ -63,6 +63,9 @@ pub struct PlaceRequest {
     pub budget: Nanos,
     /// Time limit of one trial.
     pub time_limit: Nanos,
+    /// Whether a second race of placements of the winner's files may follow: the machine has several memory nodes, and
+    /// cached pages follow the placements. If they stayed where a trial has put them, the next trial would find them there.
+    pub places_files: bool,
 }
 
 impl PlaceRequest {
@@ -80,6 +83,7 @@ impl PlaceRequest {
             raw_placements,
             steps: candidates.steps.into_iter().map(step).collect(),
             search: self.search(topology, &candidates.placements),
+            places_files: self.places_files,
         };
         let placements = with_unique_names(candidates.placements, race.stages.threads_searched, self.space.second);
         self.build_plan(format!("place {}", self.name), placements, race, topology, spec)
@@ -98,20 +102,40 @@ impl PlaceRequest {
         if near.is_empty() {
             return Ok(None);
         }
-        let count = near.len();
         let near = with_unique_names(near, false, self.space.second);
+        let text = format!("classes of placements that differ from {} by moving one thread", winner.name);
+        let count = near.len();
         let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
-        let race = RacePlan {
+        let search = self.search(topology, &placements);
+        let race = RacePlan { search, places_files: self.places_files, ..self.at_once(&placements, count, text) };
+        self.build_plan(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
+    }
+
+    /// Returns the plan of a race of a winner against other placements of its files and program text.
+    pub(super) fn file_plan(
+        &self,
+        winner: &Placement,
+        variants: Vec<Placement>,
+        topology: &Topology,
+        spec: &WorkloadSpec,
+    ) -> Result<Plan, String> {
+        let text = format!("placements of the files and the program text of {}", winner.name);
+        let count = variants.len();
+        let placements: Vec<Placement> = std::iter::once(winner.clone()).chain(variants).collect();
+        let race = self.at_once(&placements, count, text);
+        self.build_plan(format!("files {}", self.name), placements, race, topology, spec)
+    }
+
+    /// Returns the race of placements that are derived from a winner.
+    fn at_once(&self, placements: &[Placement], derived: usize, text: String) -> RacePlan {
+        RacePlan {
             rules: self.rules.clone(),
             stages: Stages::at_once(placements.len()),
             raw_placements: placements.len().to_string(),
-            steps: vec![ReductionStep {
-                count: Some(count.to_string()),
-                text: format!("classes of placements that differ from {} by moving one thread", winner.name),
-            }],
-            search: self.search(topology, &placements),
-        };
-        self.build_plan(format!("refine {}", self.name), placements, race, topology, spec).map(Some)
+            steps: vec![ReductionStep { count: Some(derived.to_string()), text }],
+            search: None,
+            places_files: false,
+        }
     }
 
     /// Returns the search that precedes the race; `None` for a race that bounds its error, which a model cannot.

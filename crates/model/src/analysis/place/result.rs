@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::RaceState;
 use super::apply::{command, own_lines, second_lines};
 use super::claim::Claim;
+use super::file_race::FileRace;
 use super::gain::Gain;
 use super::outlook::{CurvePoint, Outlook, PercentRange, ThreadEffect, curve, thread_effect, with_search};
 use super::tally::ProgramFailures;
@@ -69,6 +70,9 @@ pub struct PlaceResult {
     pub second_lines: Option<CommandLines>,
     /// The command with the winner's number of threads; `None` without a winner.
     pub command: Option<String>,
+    /// The race of other placements of the winner's files; `None` if their placement cannot matter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_race: Option<FileRace>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -189,6 +193,7 @@ impl PlaceResult {
                 .map(with_files(second_line.flatten())),
             command: winner.map(placement).map(|placement| command(record, placement)),
             standings,
+            file_race: None,
         }
     }
 }

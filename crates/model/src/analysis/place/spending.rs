@@ -11,6 +11,10 @@ pub(super) const PAIRS_MIN: u64 = 3;
 const TRIALS_PER_PAIR: u64 = 10;
 /// All pairs may take the budget divided by this.
 const BUDGETS_OF_PAIRS: u64 = 5;
+/// The race of the winner's files may take the budget divided by this.
+const BUDGETS_OF_FILES: u64 = 5;
+/// Minimum number of trials of that race: a warm-up trial, and three blocks of three placements.
+pub(super) const FILE_TRIALS_MIN: u64 = 10;
 /// Number of trials with which neither a search nor a confirmation is possible in addition to the other.
 const TRIALS_FOR_PAIRS: u64 = 2 * PAIRS_MIN + 2;
 
@@ -18,6 +22,8 @@ const TRIALS_FOR_PAIRS: u64 = 2 * PAIRS_MIN + 2;
 #[derive(Clone, Debug)]
 pub(super) struct Spending {
     budget: Nanos,
+    /// Part of the budget that is kept for a race of the winner's files.
+    reserved: Nanos,
     trials_max: Option<usize>,
     /// Total time of all trials.
     pub spent: Nanos,
@@ -43,7 +49,15 @@ pub(super) struct Division {
 impl Spending {
     /// `guess` is the assumed time of a trial before the first.
     pub fn new(budget: Nanos, trials_max: Option<usize>, guess: Nanos) -> Self {
-        Self { budget, trials_max, spent: Nanos(0), trials: 0, trial_time: guess, cells: BTreeMap::new() }
+        Self {
+            budget,
+            reserved: Nanos(0),
+            trials_max,
+            spent: Nanos(0),
+            trials: 0,
+            trial_time: guess,
+            cells: BTreeMap::new(),
+        }
     }
 
     /// Adds the trials of a block.
@@ -60,11 +74,19 @@ impl Spending {
     }
 
     pub fn left(&self) -> Nanos {
-        Nanos(self.budget.0.saturating_sub(self.spent.0))
+        Nanos(self.budget().0.saturating_sub(self.spent.0))
     }
 
     pub fn budget(&self) -> Nanos {
-        self.budget
+        Nanos(self.budget.0.saturating_sub(self.reserved.0))
+    }
+
+    /// Keeps a part of the budget for a race of the winner's files, if it is enough for one.
+    pub fn reserve_for_files(&mut self) {
+        let part = Nanos(self.budget.0 / BUDGETS_OF_FILES);
+        if part.0 / self.price(0).0.max(1) >= FILE_TRIALS_MIN {
+            self.reserved = part;
+        }
     }
 
     /// Returns the expected time of a trial of a cell: its mean, or that of all candidates, which includes those that were
@@ -106,7 +128,7 @@ impl Spending {
         let price = self.price(unknown);
         let all = self.affordable(price).saturating_add(u64::from(self.trials));
         let pair_price = self.pair_price(challenger.unwrap_or(unknown)).0.max(1);
-        let by_time = self.budget.0 / BUDGETS_OF_PAIRS / pair_price;
+        let by_time = self.budget().0 / BUDGETS_OF_PAIRS / pair_price;
         let few = all < TRIALS_FOR_PAIRS || self.affordable_pairs(challenger.unwrap_or(unknown)) < PAIRS_MIN;
         let pairs = if few { 0 } else { (all / TRIALS_PER_PAIR).min(by_time).max(PAIRS_MIN) };
         let time_without = |pairs: u64| self.left().0.saturating_sub(pairs.saturating_mul(pair_price));

@@ -158,6 +158,9 @@ impl<'a> RaceState<'a> {
         self.spending.add(records);
         self.tally.add(records);
         self.placed_files.add(records);
+        if self.race_plan.places_files && self.placed_files.matter() {
+            self.spending.reserve_for_files();
+        }
         let results = results(self.metric, block, records);
         match self.phase.clone() {
             Phase::WarmUp => self.warmed_up(results.into_iter().next().map(|(_, result)| result), records),
@@ -475,6 +478,11 @@ impl<'a> RaceState<'a> {
 
     pub(super) fn placed_files(&self) -> &PlacedFiles {
         &self.placed_files
+    }
+
+    /// Returns the expected time of a trial of a cell.
+    pub(super) fn price(&self, cell: usize) -> Nanos {
+        self.spending.price(cell)
     }
 
     pub(super) fn tally(&self) -> &Tally {

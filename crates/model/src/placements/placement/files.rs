@@ -4,9 +4,10 @@ use super::cores::CoreIndex;
 use super::memory::{check_node, main_memory, several};
 use super::policy::node;
 use super::{PlacementError, parts};
-use crate::values::id_set::NodeId;
-use crate::values::placement::{FilePolicy, Placement};
+use crate::values::id_set::{NodeId, NodeSet};
+use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};
 use crate::values::suggest::suggestions;
+use crate::values::topology::Topology;
 
 const PREFIX: &str = "files:";
 
@@ -63,6 +64,27 @@ pub(super) fn place(index: &CoreIndex, placement: &mut Placement, rule: FileRule
     placement.reason = format!("{}; {}", placement.reason, policy.reason());
     placement.files = Some(policy);
     Ok(())
+}
+
+/// Adds a part `files:` to a placement.
+pub(crate) fn with_files(topology: &Topology, placement: &Placement, part: &str) -> Result<Placement, PlacementError> {
+    let rule = rule(part).map_err(PlacementError::Invalid)?;
+    let mut placement = Placement { name: parts::added(&placement.name, part), ..placement.clone() };
+    place(&CoreIndex::new(topology), &mut placement, rule)?;
+    Ok(placement)
+}
+
+/// Returns the nodes on which a command finds its cached pages if they follow its placement: those that its memory policy
+/// names, or else those of its CPUs.
+pub fn cached_nodes(topology: &Topology, placement: &Placement) -> NodeSet {
+    match &placement.memory {
+        MemoryPolicy::Preferred(node) => [*node].into_iter().collect(),
+        memory => memory.promised_nodes().cloned().unwrap_or_else(|| {
+            let cpus = placement.cpus();
+            let all = || CoreIndex::new(topology).memory_nodes().into_iter().collect();
+            if placement.is_pinned() { topology.local_nodes(&cpus) } else { all() }
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -23,10 +23,13 @@ use std::borrow::Cow;
 pub use command_lines::{CommandLines, lines};
 pub(crate) use command_lines::{file_line, lines_with_files};
 pub use explicit::parse_explicit;
+pub use files::cached_nodes;
+pub(crate) use files::with_files;
 pub use memory::KernelFeatures;
 pub use policy::{POLICIES, Policy, PolicyInfo, PolicyResult, offer, offer_all, policy_infos};
 pub use route::{check_movable, devices};
 pub use template::PlacementVars;
+pub(crate) use text::with_text_copy;
 
 use crate::values::id_set::CpuSet;
 use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};

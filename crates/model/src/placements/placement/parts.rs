@@ -26,3 +26,28 @@ pub(super) fn split_one<'a>(
         _ => Ok((parts.first().copied(), rest)),
     }
 }
+
+/// Adds a part to the name of a placement, before what distinguishes candidates of a search: `compact+PART, 3 threads`.
+pub(super) fn added(name: &str, part: &str) -> String {
+    let end = [", ", " | "].iter().filter_map(|suffix| name.find(suffix)).min().unwrap_or(name.len());
+    let separator = if super::is_explicit(name) { ' ' } else { '+' };
+    format!("{}{separator}{part}{}", &name[..end], &name[end..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_added_before_the_number_of_threads() {
+        for (name, with) in [
+            ("compact", "compact+files:local"),
+            ("compact, 3 threads", "compact+files:local, 3 threads"),
+            ("one-core, 1 thread | server on 1", "one-core+files:local, 1 thread | server on 1"),
+            ("one-core | server on any CPU", "one-core+files:local | server on any CPU"),
+            ("-C 0,1 -m 0", "-C 0,1 -m 0 files:local"),
+        ] {
+            assert_eq!(added(name, "files:local"), with);
+        }
+    }
+}

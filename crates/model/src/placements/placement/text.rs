@@ -30,6 +30,13 @@ pub(super) fn place(placement: &mut Placement) -> Result<(), PlacementError> {
     Ok(())
 }
 
+/// Adds the copies to a placement that has a name.
+pub(crate) fn with_text_copy(placement: &Placement) -> Result<Placement, PlacementError> {
+    let mut placement = Placement { name: parts::added(&placement.name, COPY), ..placement.clone() };
+    place(&mut placement)?;
+    Ok(placement)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

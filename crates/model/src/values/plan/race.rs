@@ -20,6 +20,10 @@ pub struct RacePlan {
     /// The search that precedes the race; `None` for a race of all candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchPlan>,
+    /// Whether a second race of placements of the winner's files may follow, for which time is reserved. Not part of the
+    /// key: it depends on the machine and the options that the key covers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub places_files: bool,
 }
 
 /// Options of a race. There is no default, because each of these changes the result.
@@ -103,7 +107,7 @@ impl RacePlan {
     ///
     /// Stored hashes depend on this text, so it must not follow renames of types, fields or variants.
     pub(super) fn key_text(&self) -> String {
-        let Self { rules, stages, raw_placements, steps: _, search } = self;
+        let Self { rules, stages, raw_placements, steps: _, search, places_files: _ } = self;
         let (rules, stages) = (rules.key_text(), stages.key_text());
         let search = search.as_ref().map_or_else(String::new, |search| format!("\n{}", search.key_text()));
         format!("race {KEY_VERSION}\n{rules}\n{stages}\nraw placements: {raw_placements}{search}")
