@@ -3,3 +3,4 @@
 pub mod racing;
 pub mod search;
 pub mod statistics;
+pub mod switchback;
