@@ -16,6 +16,7 @@ pub mod foreground;
 pub mod frequency;
 pub mod interrupt;
 mod irqbalance;
+pub mod live;
 pub mod lock;
 pub mod memory;
 mod mempolicy;

@@ -134,7 +134,25 @@ impl Proc {
 
     /// Returns for how long a thread has waited for a CPU since its start.
     pub(crate) fn run_queue_wait(&self, pid: u32, tid: u32) -> Option<Nanos> {
-        parse_run_queue_wait(&self.text(&format!("proc/{pid}/task/{tid}/schedstat")).ok()?)
+        self.thread_times(pid, tid).map(|(_, wait)| wait)
+    }
+
+    /// Returns for how long a thread has run and has waited for a CPU since its start.
+    pub(crate) fn thread_times(&self, pid: u32, tid: u32) -> Option<(Nanos, Nanos)> {
+        parse_schedstat(&self.text(&format!("proc/{pid}/task/{tid}/schedstat")).ok()?)
+    }
+
+    /// Returns the name of a thread, and the CPUs and memory nodes that it may use; `None` if it has ended.
+    pub(crate) fn thread_limits(&self, pid: u32, tid: u32) -> Option<(String, sysfs::Allowed)> {
+        let status = self.text(&format!("proc/{pid}/task/{tid}/status")).ok()?;
+        let name = status.lines().find_map(|line| line.strip_prefix("Name:"))?.trim();
+        Some((name.to_string(), sysfs::parse_allowed(&status)))
+    }
+
+    /// Returns the user of a process; `None` if it has ended.
+    pub(crate) fn user(&self, pid: u32) -> Option<u32> {
+        let status = self.text(&format!("proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
     }
 
     /// Returns the swapped-out memory of a process, or `None` if it has ended.
@@ -375,8 +393,9 @@ fn parse_interrupts(text: &str, cpus: &CpuSet) -> Option<u64> {
 }
 
 /// Parses `running waiting slices`, in ns.
-fn parse_run_queue_wait(text: &str) -> Option<Nanos> {
-    Some(Nanos(text.split_whitespace().nth(1)?.parse().ok()?))
+fn parse_schedstat(text: &str) -> Option<(Nanos, Nanos)> {
+    let mut times = text.split_whitespace().map(|word| word.parse().ok().map(Nanos));
+    Some((times.next()??, times.next()??))
 }
 
 fn parse_migrations(text: &str) -> Option<u64> {
@@ -513,8 +532,9 @@ mod tests {
 
     #[test]
     fn run_queue_wait_is_the_second_number() {
-        assert_eq!(parse_run_queue_wait("145318822 174541000 26\n"), Some(Nanos(174_541_000)));
-        assert_eq!(parse_run_queue_wait("1"), None);
+        let times = (Nanos(145_318_822), Nanos(174_541_000));
+        assert_eq!(parse_schedstat("145318822 174541000 26\n"), Some(times));
+        assert_eq!(parse_schedstat("1"), None);
     }
 
     /// Recorded in the NUMA guest: a shared file in a tmpfs, bound to the wrong node, counted as page cache.

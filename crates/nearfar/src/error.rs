@@ -7,6 +7,7 @@ use farmem::Unavailable;
 use graph::StorageError;
 use machine::SyscallError;
 use machine::child::{LaunchError, ServerError};
+use machine::live::ObserveError;
 use machine::residency::{FileError, InspectError, SubjectError};
 use machine::text_copy::TextCopyError;
 use machine::topology::TopologyError;
@@ -95,7 +96,7 @@ messages! {
 // A list instead of every type that can be displayed, so that no error loses its hint on the way.
 messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
-        StorageError;
+        StorageError, ObserveError;
     hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, ServerError, SyscallError, TextCopyError,
         CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
 }

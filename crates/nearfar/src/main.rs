@@ -68,6 +68,7 @@ fn execute(cli: &Cli) -> CommandResult {
         Command::Bfs(args) => commands::bfs::run(args, settings),
         Command::Fleet(args) => commands::fleet::run(args, settings),
         Command::Where(args) => commands::residency::run(args, settings),
+        Command::Live(args) => commands::live::run(args, settings),
         Command::Files(args) => commands::files::run(args),
         Command::CopyText(args) => commands::copy_text::run(args),
         Command::Doctor(args) => commands::doctor::run(args, settings),

@@ -1,6 +1,7 @@
 //! Converts the arguments that several commands share into requests of `app`.
 
 mod server;
+mod subject;
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
 use crate::error::CliError;
 
 pub use server::{metric_label, metric_objective, metric_parameters, server_and_load, server_parameters};
+pub use subject::{Subject, inspect_error};
 
 pub fn session(machine: &MachineArgs, guard: &GuardArgs, common: &GlobalArgs) -> SessionRequest {
     let GuardArgs { quieten, fix_frequency, ban_irqbalance, wait, settings_root } = guard;

@@ -7,10 +7,10 @@ use std::process::{Command, Output};
 const SECTIONS: [&str; 8] =
     ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"];
 
-/// Number of commands below `graph` and `fleet`.
-const NESTED_COMMANDS: usize = 7;
+/// Number of commands below `graph`, `fleet` and `live`.
+const NESTED_COMMANDS: usize = 8;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 27] = [
     "expand",
     "files",
     "copy-text",
@@ -33,6 +33,7 @@ const COMMANDS: [&str; 26] = [
     "bfs",
     "fleet",
     "where",
+    "live",
     "doctor",
     "restore",
     "completions",

@@ -4,6 +4,7 @@
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
 use model::analysis::gate::GateResult;
+use model::analysis::live::LiveAudit;
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::residency::{CachedFile, Residency, ResidencySample};
 use model::analysis::size::SizeAnswer;
@@ -112,6 +113,16 @@ pub fn residency(subject: &str, residency: &Residency, samples: &[ResidencySampl
     }
     if !samples.is_empty() {
         shown["samples"] = value(&samples);
+    }
+    shown
+}
+
+/// `{"subject","seconds","cpu_percent","threads":[{"name","threads","allowed","cpus","cpu_percent","wait_percent"}],
+/// "short_lived","findings":[{"finding",…}],"rights":{"affinity","pages"},"memory":{…}}`; `memory` as of `where`.
+pub fn live_audit(subject: &str, audit: &LiveAudit) -> Value {
+    let mut shown = json!({ "subject": subject });
+    if let (Value::Object(shown), Value::Object(fields)) = (&mut shown, value(audit)) {
+        shown.extend(fields);
     }
     shown
 }

@@ -26,6 +26,7 @@ pub mod gate;
 mod grid;
 pub mod html;
 pub mod json;
+pub mod live;
 pub mod map;
 pub mod number;
 mod race;

@@ -96,7 +96,7 @@ fn nodes<'a>(memory: impl Iterator<Item = &'a NodeBytes>) -> Vec<NodeId> {
 }
 
 /// `1.5GiB: 1GiB on node 0, 512MiB on node 1`.
-fn by_node_text(memory: &NodeBytes) -> String {
+pub(crate) fn by_node_text(memory: &NodeBytes) -> String {
     let nodes: Vec<String> = memory.by_node.iter().map(|(node, bytes)| format!("{bytes} on node {node}")).collect();
     if nodes.is_empty() { memory.bytes.to_string() } else { format!("{}, {}", memory.bytes, nodes.join(", ")) }
 }
@@ -255,7 +255,7 @@ fn sampling(interval: u64, memory: &NodeBytes) -> Option<String> {
     })
 }
 
-fn paragraph(text: &str, style: &TextStyle) -> String {
+pub(crate) fn paragraph(text: &str, style: &TextStyle) -> String {
     wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 

@@ -16,14 +16,13 @@ use model::values::id_set::NodeId;
 use model::values::units::Bytes;
 
 use self::process::Inspector;
-use self::subject::descendants;
 use crate::mempolicy;
 use crate::proc::Proc;
 use crate::syscall::{self, SyscallError};
 
 pub(crate) use file::open_own_file;
 pub use file::{FileError, cached_file};
-pub use subject::{SubjectError, find_container, find_unit, processes_in, resolve_cgroup};
+pub use subject::{SubjectError, descendants, find_container, find_pod, find_unit, processes_in, resolve_cgroup};
 
 /// A process that cannot be inspected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use model::analysis::residency::{ContainerId, is_unit};
+use model::analysis::residency::{ContainerId, is_pod, is_unit};
 use model::hint::Hinted;
 
 use super::shown;
@@ -49,6 +49,12 @@ pub fn find_container(id: &ContainerId, text: &str) -> Result<PathBuf, SubjectEr
     let hint = format!("use its ID, not its name: docker inspect --format '{{{{.Id}}}}' {text}");
     let what = format!("container {text}");
     one(find(Path::new("/"), &|directory| id.is_of(directory))?, what, Some(hint))
+}
+
+/// Returns the cgroup of a Kubernetes pod.
+pub fn find_pod(uid: &str) -> Result<PathBuf, SubjectError> {
+    let hint = "print its UID: kubectl get pod NAME -o jsonpath='{.metadata.uid}'".to_owned();
+    one(find(Path::new("/"), &|directory| is_pod(directory, uid))?, format!("pod {uid}"), Some(hint))
 }
 
 fn find_unit_at(root: &Path, name: &str) -> Result<PathBuf, SubjectError> {
@@ -138,7 +144,7 @@ pub fn processes_in(dir: &Path) -> Result<Vec<u32>, SubjectError> {
 }
 
 /// Returns a process and its descendants, without this one.
-pub(super) fn descendants(pid: u32) -> Vec<u32> {
+pub fn descendants(pid: u32) -> Vec<u32> {
     let proc = Proc::live();
     let (mut pids, mut next) = (vec![pid], 0);
     while let Some(pid) = pids.get(next).copied().filter(|_| pids.len() < PROCESSES_MAX) {

@@ -79,8 +79,13 @@ pub(crate) fn unified_group(root: &Path) -> Option<PathBuf> {
 /// # Errors
 /// If no cgroup file system is mounted.
 pub(crate) fn throttled(root: &Path) -> Result<Vec<Nanos>, String> {
+    throttled_of(root, "self")
+}
+
+/// Like [`throttled`], for the cgroup of a process: its id, or `self`.
+pub(crate) fn throttled_of(root: &Path, process: &str) -> Result<Vec<Nanos>, String> {
     let read = |path: &str| read_text(root, path).map_err(|error| format!("/{path}: {error}"));
-    let (memberships, mounts) = (read("proc/self/cgroup")?, read("proc/self/mountinfo")?);
+    let (memberships, mounts) = (read(&format!("proc/{process}/cgroup"))?, read("proc/self/mountinfo")?);
     let mount = ["cpu", ""].iter().find_map(|controller| find_mount(root, &memberships, &mounts, controller));
     let mount = mount.ok_or("no cgroup file system is mounted")?;
     Ok(mount.chain().filter_map(|group| parse_throttled(&read_text(group, "cpu.stat").ok()?)).collect())

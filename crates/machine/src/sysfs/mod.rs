@@ -6,7 +6,7 @@ mod interrupts;
 #[cfg(test)]
 pub(crate) mod test_tree;
 
-pub(crate) use cgroup::{Limit, available_memory, limits, memory_mount, throttled, unified_group};
+pub(crate) use cgroup::{Limit, available_memory, limits, memory_mount, throttled, throttled_of, unified_group};
 pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 
 use std::path::Path;
@@ -89,7 +89,11 @@ pub(crate) fn meminfo_bytes(text: &str, name: &str) -> Option<Bytes> {
 /// Returns the CPUs and memory nodes that this thread may use.
 pub(crate) fn allowed(root: &Path) -> Allowed {
     let status = read_text(root, "proc/thread-self/status").or_else(|_| read_text(root, "proc/self/status"));
-    let status = status.unwrap_or_default();
+    parse_allowed(&status.unwrap_or_default())
+}
+
+/// Parses the CPUs and memory nodes that a thread may use from its `status`.
+pub(crate) fn parse_allowed(status: &str) -> Allowed {
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     Allowed {
         cpus: value("Cpus_allowed_list").and_then(|list| CpuSet::parse_list(list).ok()),

@@ -5,6 +5,7 @@ pub mod curves;
 pub mod doctor;
 pub mod finding;
 pub mod gate;
+pub mod live;
 pub mod place;
 pub mod residency;
 pub mod size;

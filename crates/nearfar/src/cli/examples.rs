@@ -318,6 +318,19 @@ const EXAMPLES: &[CommandExamples] = &[
         &["files", "map", "numastat(8)"],
     ),
     entry(
+        "live",
+        &[example("nearfar live audit --unit redis", "Examine the placement of a unit")],
+        &["where", "place"],
+    ),
+    entry(
+        "live audit",
+        &[
+            example("nearfar live audit --pid 1234", "Examine a process and its descendants for two seconds"),
+            example("nearfar live audit --unit redis --duration 30s", "Examine a systemd unit for longer"),
+        ],
+        &["where", "place", "numastat(8)"],
+    ),
+    entry(
         "files",
         &[
             example("nearfar files --nodes 0 FILE", "Move the cached pages of a file to memory node 0"),

@@ -11,6 +11,7 @@ mod gate;
 mod graph;
 mod guard;
 mod help;
+mod live;
 mod map;
 mod measure;
 mod place;
@@ -39,11 +40,12 @@ pub use fleet::{
 pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
+pub use live::{LiveArgs, LiveAuditArgs, LiveCommand};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
 pub use reference::{ReferenceRow, environment, exit_status_of, exit_statuses, files};
-pub use residency::{CopyTextArgs, FilesArgs, WhereArgs};
+pub use residency::{CopyTextArgs, FilesArgs, SubjectArgs, WhereArgs};
 pub use serve::ServeArgs;
 pub use server::{MetricArgs, ServerArgs};
 pub use share::{CompletionsArgs, Keep, ManPagesArgs, ShareArgs};
@@ -123,6 +125,8 @@ pub enum Command {
     Fleet(FleetArgs),
     /// Show which memory nodes hold the memory of a process, or the cached parts of files
     Where(WhereArgs),
+    /// Examine the placement of a running service
+    Live(LiveArgs),
     /// Move the cached pages of files to memory nodes, or drop them
     Files(FilesArgs),
     /// Run a command from copies of its program and libraries in memory near its CPUs

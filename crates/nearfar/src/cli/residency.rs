@@ -9,22 +9,32 @@ use model::values::id_set::NodeSet;
 
 use super::TextOrJson;
 
-/// `nearfar where`
+/// Running processes.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("subject").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "files", "command"]))]
-pub struct WhereArgs {
-    /// Inspect this process and its descendants
+pub struct SubjectArgs {
+    /// This process and its descendants
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Inspect the processes of this systemd unit
+    /// The processes of this systemd unit
     #[arg(long, value_name = "NAME")]
     pub unit: Option<String>,
-    /// Inspect the processes in this cgroup and the cgroups below it
+    /// The processes in this cgroup and the cgroups below it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// Inspect the processes of this container
+    /// The processes of this container
     #[arg(long, value_name = "ID", value_parser = container)]
     pub container: Option<Container>,
+    /// The processes of this Kubernetes pod
+    #[arg(long, value_name = "UID")]
+    pub pod: Option<String>,
+}
+
+/// `nearfar where`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("subject").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod", "files", "command"]))]
+pub struct WhereArgs {
+    #[command(flatten)]
+    pub subject: SubjectArgs,
     /// Inspect the page cache of these files
     #[arg(long = "file", value_name = "PATH", num_args = 1..)]
     pub files: Vec<PathBuf>,

@@ -13,6 +13,7 @@ pub mod graph;
 pub mod import;
 pub mod internal;
 pub mod list;
+pub mod live;
 pub mod manual;
 pub mod map;
 pub mod measure;

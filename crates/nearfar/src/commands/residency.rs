@@ -1,14 +1,11 @@
 //! `nearfar where`: shows which memory nodes hold the memory of processes, or the cached parts of files.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use machine::foreground;
-use machine::residency::{
-    FileError, InspectError, cached_file, find_container, find_unit, inspect, inspect_tree, processes_in,
-    resolve_cgroup,
-};
+use machine::residency::{FileError, InspectError, cached_file};
 use model::analysis::residency::{Residency, ResidencySample};
 use model::values::shell::quote_argv;
 
@@ -16,6 +13,7 @@ use crate::app::{forwarded_signals, residency};
 use crate::cli::{GlobalArgs, TextOrJson, WhereArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::requests::{Subject, inspect_error};
 
 pub fn run(args: &WhereArgs, common: &GlobalArgs) -> CommandResult {
     if !args.command.is_empty() {
@@ -24,39 +22,10 @@ pub fn run(args: &WhereArgs, common: &GlobalArgs) -> CommandResult {
     if !args.files.is_empty() {
         return run_files(args);
     }
-    let (subject, found) = match args.pid {
-        Some(pid) => (format!("process {pid}"), inspect_tree(pid)),
-        None => in_cgroup(args)?,
-    };
-    let found = found.map_err(|error| inspect_error(&error))?;
-    print(&described(&subject, &found), &found, &[], args.format)?;
+    let subject = Subject::new(&args.subject)?;
+    let found = subject.inspect()?;
+    print(&subject.describe(&found), &found, &[], args.format)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the name of a unit, container or cgroup, and the memory of its processes.
-fn in_cgroup(args: &WhereArgs) -> Result<(String, Result<Residency, InspectError>), CliError> {
-    let (subject, dir) = if let Some(unit) = &args.unit {
-        (format!("unit {unit}"), find_unit(unit))
-    } else if let Some(container) = &args.container {
-        (format!("container {}", container.text), find_container(&container.id, &container.text))
-    } else {
-        let path = args.cgroup.as_deref().unwrap_or(Path::new("/"));
-        (format!("cgroup {}", path.display()), resolve_cgroup(path))
-    };
-    let pids = dir.and_then(|dir| processes_in(&dir)).map_err(CliError::usage)?;
-    Ok((subject, inspect(&pids)))
-}
-
-/// `process 7 (server) and 2 descendants`.
-fn described(subject: &str, found: &Residency) -> String {
-    match found.processes.as_slice() {
-        [one] => format!("{subject} ({})", one.name),
-        [first, rest @ ..] if subject.starts_with("process ") => {
-            let noun = if rest.len() == 1 { "descendant" } else { "descendants" };
-            format!("{subject} ({}) and {} {noun}", first.name, rest.len())
-        }
-        all => format!("{subject}, {} processes", all.len()),
-    }
 }
 
 fn print(subject: &str, found: &Residency, samples: &[ResidencySample], format: TextOrJson) -> Result<(), CliError> {
@@ -66,15 +35,6 @@ fn print(subject: &str, found: &Residency, samples: &[ResidencySample], format: 
             output::print(&report::residency::processes(subject, found, samples, &output::stdout_style()))
         }
     }
-}
-
-fn inspect_error(error: &InspectError) -> CliError {
-    let status = match error {
-        InspectError::NotPermitted { .. } => CliStatus::NotPermitted,
-        InspectError::Missing(_) | InspectError::KernelThread(_) => CliStatus::Usage,
-        InspectError::Ended(_) | InspectError::Refused(_) => CliStatus::Failure,
-    };
-    CliError::with(status, error)
 }
 
 fn run_files(args: &WhereArgs) -> CommandResult {

@@ -245,6 +245,18 @@ fn cached_pages_of_files_are_moved_and_dropped() {
 
 /// A search moves the file with each candidate; the printed lines do it, too.
 #[test]
+fn audit_finds_remote_memory() {
+    let Some(job) = job_output("audit_finds_remote_memory") else { return };
+    let audit = job.json("audit", &[0]);
+    let findings = audit["findings"].as_array().expect("a list");
+    let remote = findings.iter().find(|finding| finding["finding"] == "remote-memory");
+    let remote = remote.unwrap_or_else(|| panic!("{audit:#}"));
+    assert!(remote["percent"].as_f64().expect("a number") > 90.0, "{audit:#}");
+    let node = remote["try_placement"].as_str().expect("a placement");
+    assert!(["node:0", "node:1"].contains(&node), "the node of its thread: {audit:#}");
+}
+
+#[test]
 fn winner_of_a_search_includes_its_files() {
     let Some(job) = job_output("winner_of_a_search_includes_its_files") else { return };
     let result = job.json("finds", &[0]);

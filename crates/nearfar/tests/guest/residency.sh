@@ -25,6 +25,14 @@ plant() { # CASE: nodes derived from its number
 }
 for case in 0 1 2 3 4 5 6 7 8 9; do plant $case 2>/dev/null; done
 
+# A service whose memory is on the node without CPUs.
+meddle bound 2 meddle hold 24 600000 &
+pid=$!
+has_memory() { [ "$(nearfar where --pid $pid --format json | grep -c '"heap"\|"anonymous"')" -gt 0 ]; }
+wait_for has_memory
+step audit nearfar live audit --pid $pid --duration 300ms --format json
+kill $pid; wait $pid
+
 # A file that is cached in part: pages 64 to 191 are dropped.
 meddle bound 1 dd if=/dev/zero of=/data/part bs=4096 count=300
 sync; echo 3 >/proc/sys/vm/drop_caches

@@ -1,4 +1,4 @@
-//! How much of the memory of a command consists of files: whether their placement can matter.
+//! The share of files in the memory of a command: whether their placement can matter.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ const SHARE_MIN: f64 = 0.1;
 /// Files that a command uses, from the evidence of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct FileUse {
-    /// Pages of data files and of its own program, in percent of all pages that it maps.
+    /// Pages of data files and of the program that it runs, in percent of all pages that it maps.
     pub data_percent: f64,
     /// Whether it reads large files without mapping them.
     pub reads: bool,

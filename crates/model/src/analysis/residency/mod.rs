@@ -16,7 +16,7 @@ use crate::values::units::Bytes;
 
 pub use maps::{FileSystem, Mapping, parse_mapping};
 pub use pages::{PageRun, ProcessPages, SharedFiles};
-pub use subject::{ContainerId, is_unit};
+pub use subject::{ContainerId, is_pod, is_unit};
 pub use tally::{PageStatus, SamplingInterval, Tally, Weight};
 
 /// Kind of memory. The order is that of tables.

@@ -6,6 +6,14 @@ pub fn is_unit(directory: &str, unit: &str) -> bool {
     directory == unit || (!has_type && directory.strip_suffix(".service") == Some(unit))
 }
 
+/// Returns whether a cgroup directory is that of a Kubernetes pod: `pod<UID>`, or a slice of systemd in which the hyphens of
+/// the UID are underscores.
+pub fn is_pod(directory: &str, uid: &str) -> bool {
+    let name = directory.strip_suffix(".slice").unwrap_or(directory);
+    let found = name.rsplit_once("pod").map_or("", |(_, uid)| uid);
+    !uid.is_empty() && found.replace('_', "-") == uid.replace('_', "-")
+}
+
 /// ID of a container, or its first digits; for LXC and systemd-nspawn, its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerId(String);
@@ -57,6 +65,20 @@ mod tests {
         {
             assert!(!is_unit(directory, unit), "{directory} {unit}");
         }
+    }
+
+    #[test]
+    fn pods_of_both_drivers_are_recognised() {
+        let uid = "8a1c3f52-7b0e-4a55-9d7e-0f3c5d1b2a90";
+        for directory in [
+            "pod8a1c3f52-7b0e-4a55-9d7e-0f3c5d1b2a90",
+            "kubepods-besteffort-pod8a1c3f52_7b0e_4a55_9d7e_0f3c5d1b2a90.slice",
+            "kubepods-pod8a1c3f52_7b0e_4a55_9d7e_0f3c5d1b2a90.slice",
+        ] {
+            assert!(is_pod(directory, uid), "{directory}");
+            assert!(!is_pod(directory, &uid[..8]) && !is_pod(directory, ""), "{directory}");
+        }
+        assert!(!is_pod("redis.service", uid));
     }
 
     #[test]

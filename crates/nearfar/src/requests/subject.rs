@@ -1,0 +1,93 @@
+//! Converts the arguments that name running processes.
+
+use std::path::{Path, PathBuf};
+
+use machine::residency::{
+    InspectError, descendants, find_container, find_pod, find_unit, inspect, inspect_tree, processes_in, resolve_cgroup,
+};
+use model::analysis::residency::Residency;
+
+use crate::cli::SubjectArgs;
+use crate::error::{CliError, CliStatus};
+
+/// Running processes, which may start and end others.
+pub struct Subject {
+    /// `unit redis`.
+    pub name: String,
+    source: Source,
+}
+
+enum Source {
+    /// A process and its descendants.
+    Tree(u32),
+    /// The directory of a cgroup.
+    Cgroup(PathBuf),
+}
+
+impl Subject {
+    /// Finds the processes.
+    ///
+    /// # Errors
+    /// If there is no such cgroup, or several.
+    pub fn new(args: &SubjectArgs) -> Result<Self, CliError> {
+        if let Some(pid) = args.pid {
+            return Ok(Self { name: format!("process {pid}"), source: Source::Tree(pid) });
+        }
+        let (name, dir) = if let Some(unit) = &args.unit {
+            (format!("unit {unit}"), find_unit(unit))
+        } else if let Some(container) = &args.container {
+            (format!("container {}", container.text), find_container(&container.id, &container.text))
+        } else if let Some(pod) = &args.pod {
+            (format!("pod {pod}"), find_pod(pod))
+        } else {
+            let path = args.cgroup.as_deref().unwrap_or(Path::new("/"));
+            (format!("cgroup {}", path.display()), resolve_cgroup(path))
+        };
+        Ok(Self { name, source: Source::Cgroup(dir.map_err(CliError::usage)?) })
+    }
+
+    /// Returns the processes that exist now.
+    ///
+    /// # Errors
+    /// If a cgroup has none.
+    pub fn processes(&self) -> Result<Vec<u32>, CliError> {
+        match &self.source {
+            Source::Tree(pid) => Ok(descendants(*pid)),
+            Source::Cgroup(dir) => processes_in(dir).map_err(CliError::usage),
+        }
+    }
+
+    /// Inspects the memory of the processes.
+    ///
+    /// # Errors
+    /// If none of them can be inspected, or the process that was named.
+    pub fn inspect(&self) -> Result<Residency, CliError> {
+        let found = match &self.source {
+            Source::Tree(pid) => inspect_tree(*pid),
+            Source::Cgroup(_) => inspect(&self.processes()?),
+        };
+        found.map_err(|error| inspect_error(&error))
+    }
+
+    /// `process 7 (server) and 2 descendants`.
+    pub fn describe(&self, found: &Residency) -> String {
+        match found.processes.as_slice() {
+            [one] => format!("{} ({})", self.name, one.name),
+            [first, rest @ ..] if matches!(self.source, Source::Tree(_)) => {
+                let noun = if rest.len() == 1 { "descendant" } else { "descendants" };
+                format!("{} ({}) and {} {noun}", self.name, first.name, rest.len())
+            }
+            all => format!("{}, {} processes", self.name, all.len()),
+        }
+    }
+}
+
+/// Returns the error of an inspection with its exit status.
+pub fn inspect_error(error: &InspectError) -> CliError {
+    let status = match error {
+        InspectError::NotPermitted { .. } => CliStatus::NotPermitted,
+        InspectError::Missing(_) | InspectError::KernelThread(_) => CliStatus::Usage,
+        InspectError::Ended(_) | InspectError::Refused(_) => CliStatus::Failure,
+    };
+    CliError::with(status, error)
+}
