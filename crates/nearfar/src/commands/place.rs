@@ -12,7 +12,8 @@ use model::values::shell::quote_argv;
 use model::values::units::{Nanos, parse_share};
 
 use crate::app::exec::exec;
-use crate::app::place::{RaceRequest, RaceResult, plan, race, save};
+use crate::app::place::{RaceResult, plan, race, save};
+use crate::app::place_context::RaceRequest;
 use crate::app::prediction::{self, PredictionRequest};
 use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
@@ -50,7 +51,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     if args.preview.dry_run {
         return dry_run(&plan(&request)?, args.format);
     }
-    let RaceResult { mut store, record, answer, winner } = race(&request)?;
+    let RaceResult { mut store, record, answer, winner, is_interrupted } = race(&request)?;
     show(&record, &answer, args)?;
     if let Some((found_by, winner)) = winner.filter(|_| answer.claim.is_decided()) {
         if let Some(name) = &args.result.save {
@@ -65,7 +66,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     } else if args.result.apply || args.result.save.is_some() {
         message!("nearfar: undecided, so no placement was saved or applied");
     }
-    Ok(if args.preview.guess { ExitCode::SUCCESS } else { status(answer.claim, record.ended.is_none()) })
+    Ok(if args.preview.guess { ExitCode::SUCCESS } else { status(answer.claim, is_interrupted) })
 }
 
 fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
