@@ -75,13 +75,15 @@ pub(super) fn find(topology: &Topology, activity: &Activity, memory: &Residency)
     findings
 }
 
-/// Returns the memory nodes of the CPUs on which active threads ran.
+/// Returns the memory nodes of the CPUs on which its threads ran.
 fn ran_on(topology: &Topology, activity: &Activity) -> NodeSet {
     topology.local_nodes(&ran_on_cpus(activity))
 }
 
+/// Returns the CPUs on which active threads ran; those of all threads if none was active.
 fn ran_on_cpus(activity: &Activity) -> CpuSet {
-    let active = activity.threads.iter().filter(|thread| thread.cpu_time.0 > 0);
+    let is_idle = activity.threads.iter().all(|thread| thread.cpu_time.0 == 0);
+    let active = activity.threads.iter().filter(|thread| is_idle || thread.cpu_time.0 > 0);
     active.fold(CpuSet::new(), |all, thread| all.union(&thread.cpus))
 }
 
@@ -117,23 +119,25 @@ fn other_programs(activity: &Activity) -> Option<AuditFinding> {
 
 fn remote_memory(topology: &Topology, memory: &Residency, nodes: &NodeSet) -> Option<AuditFinding> {
     let percent = memory.remote_percent.filter(|percent| *percent >= REMOTE_PERCENT_MIN)?;
-    let node = if nodes.len() == 1 { nodes.iter().next() } else { node_with_most(memory) };
+    let node = if nodes.len() == 1 { nodes.iter().next() } else { node_with_most(topology, memory) };
     let node = node.filter(|_| topology.allowed_nodes.len() > 1)?;
     Some(AuditFinding::RemoteMemory { percent, nodes: nodes.clone(), try_placement: format!("node:{node}") })
 }
 
 fn spread(topology: &Topology, activity: &Activity, memory: &Residency, nodes: &NodeSet) -> Option<AuditFinding> {
     let cpu_percent = activity.percent(activity.threads.iter().map(|thread| thread.cpu_time));
-    let node = node_with_most(memory).filter(|_| nodes.len() > 1)?;
+    let node = node_with_most(topology, memory).filter(|_| nodes.len() > 1)?;
     let cpus = topology.node(node)?.cpus.intersection(&activity.allowed());
     let fits = cpu_percent <= FITS_PERCENT_MAX * cpus.len() as f64;
     let try_placement = format!("node:{node}");
     fits.then(|| AuditFinding::SpreadOverNodes { cpu_percent, nodes: nodes.clone(), try_placement })
 }
 
-/// Returns the node with the most memory of the service.
-fn node_with_most(memory: &Residency) -> Option<NodeId> {
-    memory.total.by_node.iter().max_by_key(|(_, bytes)| **bytes).map(|(node, _)| *node)
+/// Returns the node with the most memory of the service among those with CPUs.
+fn node_with_most(topology: &Topology, memory: &Residency) -> Option<NodeId> {
+    let has_cpus = |node: NodeId| topology.node(node).is_some_and(|node| !node.cpus.is_empty());
+    let with_cpus = memory.total.by_node.iter().filter(|(node, _)| has_cpus(**node));
+    with_cpus.max_by_key(|(_, bytes)| **bytes).map(|(node, _)| *node)
 }
 
 fn pinned(activity: &Activity) -> Option<AuditFinding> {

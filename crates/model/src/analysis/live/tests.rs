@@ -72,6 +72,28 @@ fn remote_memory_names_the_node_of_the_threads() {
 }
 
 #[test]
+fn idle_service_is_where_its_threads_ran_last() {
+    let idle = activity(vec![thread("worker", "0-23", "7", 0, 0)], "");
+    let findings = found(&idle, memory([900, 100], 90.0));
+    let [AuditFinding::RemoteMemory { nodes, try_placement, .. }] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!((nodes.to_string(), try_placement.as_str()), ("1".into(), "node:1"));
+}
+
+#[test]
+fn nodes_without_cpus_are_not_tried() {
+    let mut topology = topology();
+    topology.nodes[1].cpus = CpuSet::new();
+    let spread = activity(vec![thread("worker", "0-23", "0-11", 100, 1)], "0-11");
+    let rights = Rights { affinity: true, pages: true };
+    let audit = LiveAudit::new(&topology, &spread, memory([10, 90], 90.0), rights);
+    let tried = audit.findings.iter().filter_map(|finding| match finding {
+        AuditFinding::RemoteMemory { try_placement, .. } => Some(try_placement.as_str()),
+        _ => None,
+    });
+    assert_eq!(tried.collect::<Vec<_>>(), ["node:0"]);
+}
+
+#[test]
 fn waiting_threads_are_reported_only_beside_idle_cpus() {
     let narrow = activity(vec![thread("worker", "0-1", "0-1", 190, 60)], "0-1");
     let [AuditFinding::WaitsWhileCpusIdle { idle, are_allowed: false, .. }] = &found(&narrow, memory([9, 0], 0.0))[..]
