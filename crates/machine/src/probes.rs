@@ -13,7 +13,7 @@ use model::values::units::{Bytes, Nanos};
 use crate::file_mapping::FileMapping;
 use crate::proc::Proc;
 use crate::undo::{self, SettingsRoot};
-use crate::{cpu_times, expand_probes, interrupt, perf, residency, sysfs, tune};
+use crate::{cpu_times, expand_probes, interrupt, perf, residency, sysfs, text_copy, tune};
 
 /// Duration of the load measurement: fifty ticks of /proc/stat, so that one tick is 2 % of a CPU.
 const LOAD_INTERVAL: Duration = Duration::from_millis(500);
@@ -33,6 +33,7 @@ pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
         managed_interrupts: managed_interrupts(root),
         page_nodes: page_nodes().map_err(|error| error.to_string()),
         cached_page_nodes: cached_page_nodes().map_err(|error| error.to_string()),
+        text_copies: text_copy::check_permitted().map_err(|error| error.to_string()),
         expand: expand_probes::read(root),
     }
 }

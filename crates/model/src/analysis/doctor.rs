@@ -35,6 +35,8 @@ pub struct Probes {
     pub page_nodes: Result<(), String>,
     /// Whether it reports that of a cached page of a file (`MADV_POPULATE_READ`).
     pub cached_page_nodes: Result<(), String>,
+    /// Whether copies of programs may be mounted, or the reason why not.
+    pub text_copies: Result<(), String>,
     /// Probes of the requirements of `nearfar expand`.
     pub expand: ExpandProbes,
     /// Interrupts managed by the kernel, whose affinity cannot be changed.

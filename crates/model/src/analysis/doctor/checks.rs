@@ -28,7 +28,7 @@ const FREE_MIN: Bytes = Bytes(256 << 20);
 
 const QUIETEN: &str = "add it to --quieten, which restores it after the run";
 
-pub(super) const CHECKS: [Check; 27] = [
+pub(super) const CHECKS: [Check; 28] = [
     Check {
         key: "left-changed",
         group: ProblemGroup::Disturbs,
@@ -251,6 +251,14 @@ pub(super) const CHECKS: [Check; 27] = [
         },
         effect: "where --file does not show nodes, and cached files are not moved with the placements of a command",
         fix: "use Linux 5.14 or later",
+        command: None,
+    },
+    Check {
+        key: "text-copies",
+        group: ProblemGroup::CannotMeasure,
+        run: |_, probes| Some(probes.text_copies.as_ref().err().cloned()),
+        effect: "commands cannot run from copies of their program and libraries: placements with text:copy and copy-text",
+        fix: "run as root; a container needs the capability CAP_SYS_ADMIN",
         command: None,
     },
     Check {
