@@ -11,9 +11,10 @@
 //! 1. creates a [`Switchback`] and asks [`Switchback::next_step`] for the next block;
 //! 2. runs one period of equal length for each arm in the given order, and passes the means after the wash-out to
 //!    [`Switchback::push`];
-//! 3. measures the wash-out of each direction with [`wash_outs`] (tolerance 0.02), uses the longest one for all arms, and checks it with
-//!    [`carry_over()`]: if an arm is significant, the wash-out and the periods must become longer. During the race this is
-//!    possible between any two blocks, because only fresh blocks count; later, a new [`Switchback`] must begin;
+//! 3. measures the wash-out of each direction with [`wash_outs`] (tolerance 0.02), uses the longest one for all arms, and
+//!    checks it with [`carry_over()`]: if an arm is significant, the wash-out and the periods must become longer. During
+//!    the race this is possible between any two blocks, because only fresh blocks count; later, a new [`Switchback`]
+//!    must begin;
 //! 4. calls [`Switchback::withdraw`] if a guard is violated.
 //!
 //! A [`Switchback`] is a fold over its blocks and withdrawals, so replaying the stored ones results in the same state.

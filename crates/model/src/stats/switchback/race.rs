@@ -27,8 +27,8 @@ pub enum DropReason {
     Withdrawn,
 }
 
-/// Returns the arms to drop in an interim analysis, given those that are still in the race. The baseline never leaves, nor does the
-/// last alternative for being worse: fresh blocks measure by how much.
+/// Returns the arms to drop in an interim analysis, given those that are still in the race. The baseline never leaves, nor
+/// does the last alternative for being worse: fresh blocks measure by how much.
 pub(super) fn drops(blocks: &[Block], arms: &[ArmId], better: Better) -> Vec<(ArmId, DropReason)> {
     let unproven = |arm: &ArmId| {
         let proven = blocks.iter().filter(|block| block.value(*arm).is_some()).count();

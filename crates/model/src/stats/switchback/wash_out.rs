@@ -56,8 +56,8 @@ pub enum WashOut {
 ///
 /// The steady value is that of the same switch, so drift has no effect. The median of all switches at each time is
 /// fitted by a deviation that only decreases (isotonic regression: Barlow et al., Statistical Inference under Order
-/// Restrictions, 1972), which averages late noise. If the noise of that median exceeds the tolerance, the estimate is usually too long,
-/// rarely too short. Samples that are not finite or are negative are ignored.
+/// Restrictions, 1972), which averages late noise. If the noise of that median exceeds the tolerance, the estimate is
+/// usually too long, rarely too short. Samples that are not finite or are negative are ignored.
 pub fn wash_outs(switches: &[Switch], rules: &WashOutRules) -> BTreeMap<(ArmId, ArmId), WashOut> {
     let mut directions: BTreeMap<(ArmId, ArmId), Vec<&Switch>> = BTreeMap::new();
     for switch in switches.iter().filter(|switch| switch.from != switch.to) {
