@@ -51,8 +51,7 @@ pub(crate) fn refusal(cpus: &CpuSet, error: &io::Error) -> AffinityError {
         Some(libc::EPERM | libc::ENOSYS) => Some("a container or a security policy forbids sched_setaffinity"),
         _ => None,
     };
-    let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    SyscallError::new(format!("set the affinity to {noun} {cpus} (sched_setaffinity)"), error).with_hint(hint)
+    SyscallError::new(format!("set the affinity to {} (sched_setaffinity)", cpus.described()), error).with_hint(hint)
 }
 
 #[cfg(test)]

@@ -439,8 +439,7 @@ fn available_on(root: &Path, nodes: &NodeSet) -> Option<AvailableMemory> {
         let of = |name| sysfs::meminfo_bytes(&text, name).unwrap_or_default().0;
         bytes = bytes.saturating_add(of("MemFree") + of("Active(file)") + of("Inactive(file)") + of("SReclaimable"));
     }
-    let noun = if nodes.len() == 1 { "node" } else { "nodes" };
-    Some(AvailableMemory { bytes: Bytes(bytes), of: format!("free on memory {noun} {nodes}") })
+    Some(AvailableMemory { bytes: Bytes(bytes), of: format!("free on memory {}", nodes.described()) })
 }
 
 /// Estimates the placed memory that is not yet touched. All resident anonymous pages are assumed to be placed ones,

@@ -125,12 +125,8 @@ fn open(path: &Path) -> Result<(File, u64), PageCacheError> {
 /// Returns the nodes of a placement; at least one. If the memory policy names none, those of the CPUs are used: which of
 /// them first reads a file is a matter of chance.
 pub fn nodes_of(cpus: &CpuSet, memory: &MemoryPolicy) -> NodeSet {
-    let nodes = match (memory, memory.promised_nodes()) {
-        (_, Some(nodes)) => nodes.clone(),
-        (MemoryPolicy::Preferred(node), None) => [*node].into_iter().collect(),
-        _ if cpus.is_empty() => memory_nodes(),
-        _ => Proc::live().nodes_of(cpus),
-    };
+    let of_cpus = || if cpus.is_empty() { memory_nodes() } else { Proc::live().nodes_of(cpus) };
+    let nodes = memory.named_nodes().unwrap_or_else(of_cpus);
     if nodes.is_empty() { [NodeId(0)].into_iter().collect() } else { nodes }
 }
 

@@ -1,7 +1,6 @@
 //! The placement of a running service, as text.
 
 use model::analysis::live::{AuditFinding, LiveAudit, Rights, ThreadKind};
-use model::values::id_set::{CpuSet, NodeSet};
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::percent_size;
@@ -50,48 +49,40 @@ fn sentence(finding: &AuditFinding) -> String {
         AuditFinding::WaitsWhileCpusIdle { wait_percent, idle, are_allowed } => {
             let may = if *are_allowed { "on which they may run" } else { "on which they may not run" };
             let wait = percent_size(*wait_percent);
-            format!(
-                "Its threads waited for a CPU for {wait} % of the time, together, while CPUs {idle} were idle, {may}"
-            )
+            let verb = if idle.len() == 1 { "was" } else { "were" };
+            let idle = idle.described();
+            format!("Its threads waited for a CPU for {wait} % of the time, together, while {idle} {verb} idle, {may}")
         }
-        AuditFinding::OtherPrograms { cpus: list, percent } => format!(
+        AuditFinding::OtherPrograms { cpus, percent } => format!(
             "Other programs used {} % of {}, on which it ran: look at them before its placement",
             percent_size(*percent),
-            cpus(list)
+            cpus.described()
         ),
         AuditFinding::RemoteMemory { percent, nodes: ran_on, try_placement } => format!(
             "{} % of its memory is remote for its threads, which ran on {}; {try_placement} may help",
             percent_size(*percent),
-            nodes(ran_on)
+            ran_on.described()
         ),
         AuditFinding::SpreadOverNodes { cpu_percent, nodes: ran_on, try_placement } => format!(
             "It ran on {}, although one node has enough CPUs for the {} % of one CPU that it used; {try_placement} may help",
-            nodes(ran_on),
+            ran_on.described(),
             percent_size(*cpu_percent)
         ),
-        AuditFinding::PinnedThreads { threads, cpus: list } => {
+        AuditFinding::PinnedThreads { threads, cpus } => {
             let (noun, verb) = if *threads == 1 { ("thread", "is") } else { ("threads", "are") };
             format!(
                 "{threads} {noun} {verb} bound to {}, fewer than its other threads may use; a placement must keep that",
-                cpus(list)
+                cpus.described()
             )
         }
         AuditFinding::MemoryOfOtherNodes { allowed_nodes, nodes: of_cpus } => {
-            format!("Its memory may only be on {}, but its CPUs are on {}", nodes(allowed_nodes), nodes(of_cpus))
+            format!(
+                "Its memory may only be on {}, but its CPUs are on {}",
+                allowed_nodes.described(),
+                of_cpus.described()
+            )
         }
     }
-}
-
-/// `CPU 2`, `CPUs 0-3`.
-fn cpus(cpus: &CpuSet) -> String {
-    let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-    format!("{noun} {cpus}")
-}
-
-/// `node 0`, `nodes 0-1`.
-fn nodes(nodes: &NodeSet) -> String {
-    let noun = if nodes.len() == 1 { "node" } else { "nodes" };
-    format!("{noun} {nodes}")
 }
 
 /// One row per name and allowed CPUs.
@@ -139,7 +130,7 @@ fn missing_rights(rights: Rights) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use model::analysis::residency::{NodeBytes, Residency, SamplingInterval, Unseen};
-    use model::values::id_set::NodeId;
+    use model::values::id_set::{CpuSet, NodeId, NodeSet};
     use model::values::units::Bytes;
 
     use super::*;

@@ -58,6 +58,20 @@ impl fmt::Display for NodeId {
 pub type CpuSet = IdSet<CpuId>;
 pub type NodeSet = IdSet<NodeId>;
 
+impl CpuSet {
+    /// `CPU 2`, `CPUs 0-3`.
+    pub fn described(&self) -> String {
+        if self.len() == 1 { format!("CPU {self}") } else { format!("CPUs {self}") }
+    }
+}
+
+impl NodeSet {
+    /// `node 0`, `nodes 0-1`.
+    pub fn described(&self) -> String {
+        if self.len() == 1 { format!("node {self}") } else { format!("nodes {self}") }
+    }
+}
+
 /// Linux allows at most 8192 CPUs and 1024 nodes; a larger number is a typo, and this bound prevents `0-4294967295`
 /// from filling memory.
 const NUMBER_MAX: u32 = 65_535;

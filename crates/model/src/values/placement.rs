@@ -131,6 +131,14 @@ impl Placement {
 }
 
 impl MemoryPolicy {
+    /// Returns the nodes that the policy names, whether it guarantees them or only prefers them; `None` if it names none.
+    pub fn named_nodes(&self) -> Option<NodeSet> {
+        match self {
+            Self::Preferred(node) => Some([*node].into_iter().collect()),
+            policy => policy.promised_nodes().cloned(),
+        }
+    }
+
     /// Returns the nodes on which all pages must be; `None` if the policy does not guarantee nodes.
     pub fn promised_nodes(&self) -> Option<&NodeSet> {
         match self {

@@ -347,7 +347,8 @@ impl<'a> Counter<'a> {
         let used: f64 = on_node.iter().sum::<f64>().max(1.0);
         let load: Vec<f64> = on_node.iter().map(|threads| threads / used).collect();
         let first = seats.first().map_or(0, |cpu| self.machine.home[*cpu]);
-        let named: Vec<usize> = named_nodes(memory).filter_map(|node| self.node(node)).collect();
+        let named = memory.named_nodes().unwrap_or_default();
+        let named: Vec<usize> = named.iter().filter_map(|node| self.node(node)).collect();
         let on_one = |node: usize| (0..load.len()).map(|one| f64::from(u8::from(one == node))).collect::<Vec<_>>();
         let mut pages = vec![0.0; load.len()];
         named.iter().for_each(|node| pages[*node] = 1.0 / named.len() as f64);
@@ -391,18 +392,6 @@ impl<'a> Counter<'a> {
         }
         shares
     }
-}
-
-/// The nodes that a policy names. Explicit local memory is where it is first touched.
-fn named_nodes(memory: &MemoryPolicy) -> impl Iterator<Item = NodeId> {
-    let nodes: Vec<NodeId> = match memory {
-        MemoryPolicy::Kernel | MemoryPolicy::Local | MemoryPolicy::Far => Vec::new(),
-        MemoryPolicy::Bind(nodes) | MemoryPolicy::Interleave(nodes) | MemoryPolicy::WeightedInterleave(nodes) => {
-            nodes.iter().collect()
-        }
-        MemoryPolicy::Preferred(node) => vec![*node],
-    };
-    nodes.into_iter()
 }
 
 /// Counts the seats of each group.

@@ -114,11 +114,11 @@ fn memory(core_index: &CoreIndex, placement: &Placement) -> Option<String> {
                 Some(_) if pinned => ", remote from all threads",
                 _ => "",
             };
-            format!("memory only on {}{relation}", reason::nodes(nodes))
+            format!("memory only on {}{relation}", nodes.described())
         }
-        MemoryPolicy::Interleave(nodes) => format!("memory interleaved over {}", reason::nodes(nodes)),
+        MemoryPolicy::Interleave(nodes) => format!("memory interleaved over {}", nodes.described()),
         MemoryPolicy::WeightedInterleave(nodes) => {
-            format!("memory interleaved over {} by the kernel's weights", reason::nodes(nodes))
+            format!("memory interleaved over {} by the kernel's weights", nodes.described())
         }
         MemoryPolicy::Preferred(node) => format!("memory on node {node} until it is full"),
         MemoryPolicy::Far => "arrays in a file on a disk".into(),

@@ -7,8 +7,8 @@ use super::names::{Names, sentence};
 use super::tree::Tree;
 use super::{SearchSpace, Threads, interrupts, search_space};
 use crate::placements::placement::cores::CoreIndex;
-use crate::values::id_set::{CpuId, CpuSet, NodeId};
-use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::Placement;
 use crate::values::topology::Topology;
 
 /// Returns one placement of each class that differs from this one in the CPU of one thread and is in the search space.
@@ -41,7 +41,8 @@ fn moves(forms: &mut Canonicalizer, placement: &Placement) -> Vec<CpuSet> {
     let cpus = placement.cpus();
     let usable: Vec<CpuId> = forms.tree().cpus_below(0);
     let mut form = |cpus: &CpuSet, removed: Option<CpuId>| {
-        let mut labels = Labels { cpus: cpus.iter().map(|cpu| (cpu, 1)).collect(), nodes: marked(&placement.memory) };
+        let nodes = placement.memory.named_nodes().map(|nodes| nodes.iter().collect()).unwrap_or_default();
+        let mut labels = Labels { cpus: cpus.iter().map(|cpu| (cpu, 1)).collect(), nodes };
         labels.cpus.extend(placement.server_cpus.iter().map(|cpu| (cpu, 2)));
         labels.cpus.extend(removed.map(|cpu| (cpu, 4)));
         forms.form(&labels)
@@ -64,11 +65,4 @@ fn moves(forms: &mut Canonicalizer, placement: &Placement) -> Vec<CpuSet> {
         }
     }
     moved
-}
-
-fn marked(memory: &MemoryPolicy) -> Vec<NodeId> {
-    match memory {
-        MemoryPolicy::Preferred(node) => vec![*node],
-        memory => memory.promised_nodes().map(|nodes| nodes.iter().collect()).unwrap_or_default(),
-    }
 }

@@ -5,7 +5,7 @@ use super::memory::{check_node, main_memory, several};
 use super::policy::node;
 use super::{PlacementError, parts};
 use crate::values::id_set::{NodeId, NodeSet};
-use crate::values::placement::{FilePolicy, MemoryPolicy, Placement};
+use crate::values::placement::{FilePolicy, Placement};
 use crate::values::suggest::suggestions;
 use crate::values::topology::Topology;
 
@@ -77,14 +77,10 @@ pub(crate) fn with_files(topology: &Topology, placement: &Placement, part: &str)
 /// Returns the nodes on which a command finds its cached pages if they follow its placement: those that its memory policy
 /// names, or else those of its CPUs.
 pub fn cached_nodes(topology: &Topology, placement: &Placement) -> NodeSet {
-    match &placement.memory {
-        MemoryPolicy::Preferred(node) => [*node].into_iter().collect(),
-        memory => memory.promised_nodes().cloned().unwrap_or_else(|| {
-            let cpus = placement.cpus();
-            let all = || CoreIndex::new(topology).memory_nodes().into_iter().collect();
-            if placement.is_pinned() { topology.local_nodes(&cpus) } else { all() }
-        }),
-    }
+    placement.memory.named_nodes().unwrap_or_else(|| {
+        let all = || CoreIndex::new(topology).memory_nodes().into_iter().collect();
+        if placement.is_pinned() { topology.local_nodes(&placement.cpus()) } else { all() }
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 use serde::Serialize;
 
 use super::cores::{CoreIndex, usable};
-use super::reason;
 use crate::values::id_set::{CpuId, NodeId, NodeSet};
 use crate::values::placement::MemoryPolicy;
 use crate::values::topology::Distances;
@@ -72,16 +71,15 @@ pub(super) fn check_node(index: &CoreIndex, node: NodeId) -> Result<(), String> 
     let topology = index.topology;
     let existing: NodeSet = topology.nodes.iter().map(|node| node.os).collect();
     let usable: NodeSet = existing.iter().filter(|node| usable(topology, *node)).collect();
-    let noun = if usable.len() == 1 { "memory node" } else { "memory nodes" };
     match () {
         () if usable.contains(node) => Ok(()),
         () if !existing.contains(node) => {
-            Err(format!("memory node {node} does not exist; this machine has {noun} {usable}"))
+            Err(format!("memory node {node} does not exist; this machine has memory {}", usable.described()))
         }
         () if !topology.allowed_nodes.contains(node) => {
-            Err(format!("this process may not use memory node {node}; it may use {noun} {usable}"))
+            Err(format!("this process may not use memory node {node}; it may use memory {}", usable.described()))
         }
-        () => Err(format!("memory node {node} has no memory; this machine has {noun} {usable}")),
+        () => Err(format!("memory node {node} has no memory; this machine has memory {}", usable.described())),
     }
 }
 
@@ -191,7 +189,7 @@ pub(super) fn several(nodes: Vec<NodeId>) -> Result<NodeSet, String> {
 
 fn interleave(index: &CoreIndex) -> Result<WithReason, String> {
     let nodes = several(main_memory(index))?;
-    let text = format!("memory interleaved over {}", reason::nodes(&nodes));
+    let text = format!("memory interleaved over {}", nodes.described());
     Ok((MemoryPolicy::Interleave(nodes), text))
 }
 
@@ -201,7 +199,7 @@ fn weighted(index: &CoreIndex, features: KernelFeatures) -> Result<WithReason, S
     if !features.weighted_interleave {
         return Err(NO_WEIGHTS.into());
     }
-    let text = format!("memory interleaved over {} by the kernel's weights", reason::nodes(&nodes));
+    let text = format!("memory interleaved over {} by the kernel's weights", nodes.described());
     Ok((MemoryPolicy::WeightedInterleave(nodes), text))
 }
 

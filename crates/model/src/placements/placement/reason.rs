@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cores::{Core, CoreIndex};
-use crate::values::id_set::{CpuId, NodeId, NodeSet};
+use crate::values::id_set::{CpuId, NodeId};
 
 /// Describes the CPUs of pinned threads: `6 cores over 2 L3s, one thread per core`.
 pub(crate) fn bindings(index: &CoreIndex, bindings: &[CpuId]) -> String {
@@ -128,9 +128,4 @@ fn per_core(threads_of: &BTreeMap<CpuId, usize>) -> String {
         (least, most) if least + 1 == most => format!("{least} or {most} threads per core"),
         (least, most) => format!("{least} to {most} threads per core"),
     }
-}
-
-/// `node 0`, `nodes 0-1`.
-pub(crate) fn nodes(nodes: &NodeSet) -> String {
-    if nodes.len() == 1 { format!("node {nodes}") } else { format!("nodes {nodes}") }
 }

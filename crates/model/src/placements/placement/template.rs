@@ -21,10 +21,7 @@ impl PlacementVars {
         allowed_cpus: impl Into<String>,
         allowed_nodes: impl Into<String>,
     ) -> Self {
-        let node = match memory {
-            MemoryPolicy::Preferred(node) => node.to_string(),
-            policy => policy.promised_nodes().map_or_else(|| allowed_nodes.into(), ToString::to_string),
-        };
+        let node = memory.named_nodes().map_or_else(|| allowed_nodes.into(), |nodes| nodes.to_string());
         let cpus = if cpus.is_empty() { allowed_cpus.into() } else { cpus.to_string() };
         Self { threads: threads.to_string(), cpus, node }
     }
