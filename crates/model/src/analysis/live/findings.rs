@@ -6,9 +6,8 @@ use super::Activity;
 use crate::analysis::residency::Residency;
 use crate::values::id_set::{CpuSet, NodeId, NodeSet};
 use crate::values::topology::Topology;
+use crate::values::trial::REMOTE_SHARE_MIN;
 
-/// With a tenth of its memory on other nodes, a program whose accesses are all remote there loses some percent.
-const REMOTE_PERCENT_MIN: f64 = 10.0;
 /// A twentieth of one CPU: waits that are shorter are those for the next tick of the scheduler.
 const WAIT_PERCENT_MIN: f64 = 5.0;
 /// A CPU is idle if it is busy for less than this share of the time.
@@ -112,20 +111,19 @@ fn waits(topology: &Topology, activity: &Activity) -> Option<AuditFinding> {
 fn other_programs(activity: &Activity) -> Option<AuditFinding> {
     let cpus = ran_on_cpus(activity);
     let busy = activity.percent(cpus.iter().filter_map(|cpu| activity.busy.get(&cpu).copied()));
-    let own = activity.percent(activity.threads.iter().map(|thread| thread.cpu_time));
-    let percent = (busy - own).max(0.0) / cpus.len().max(1) as f64;
+    let percent = (busy - activity.cpu_percent()).max(0.0) / cpus.len().max(1) as f64;
     (percent >= OTHERS_PERCENT_MIN).then_some(AuditFinding::OtherPrograms { cpus, percent })
 }
 
 fn remote_memory(topology: &Topology, memory: &Residency, nodes: &NodeSet) -> Option<AuditFinding> {
-    let percent = memory.remote_percent.filter(|percent| *percent >= REMOTE_PERCENT_MIN)?;
+    let percent = memory.remote_percent.filter(|percent| *percent >= 100.0 * REMOTE_SHARE_MIN)?;
     let node = if nodes.len() == 1 { nodes.iter().next() } else { node_with_most(topology, memory) };
     let node = node.filter(|_| topology.allowed_nodes.len() > 1)?;
     Some(AuditFinding::RemoteMemory { percent, nodes: nodes.clone(), try_placement: format!("node:{node}") })
 }
 
 fn spread(topology: &Topology, activity: &Activity, memory: &Residency, nodes: &NodeSet) -> Option<AuditFinding> {
-    let cpu_percent = activity.percent(activity.threads.iter().map(|thread| thread.cpu_time));
+    let cpu_percent = activity.cpu_percent();
     let node = node_with_most(topology, memory).filter(|_| nodes.len() > 1)?;
     let cpus = topology.node(node)?.cpus.intersection(&activity.allowed());
     let fits = cpu_percent <= FITS_PERCENT_MAX * cpus.len() as f64;

@@ -1,5 +1,4 @@
-//! The placement of a running service, from an observation of its threads and pages. Must not depend on how they are
-//! observed.
+//! Describes the placement of a running service from observed threads and pages. Must not depend on how they are observed.
 
 mod findings;
 
@@ -89,7 +88,7 @@ impl LiveAudit {
             seconds: activity.interval.seconds(),
             threads: thread_kinds(activity),
             short_lived: activity.short_lived,
-            cpu_percent: activity.percent(activity.threads.iter().map(|thread| thread.cpu_time)),
+            cpu_percent: activity.cpu_percent(),
             findings: findings::find(topology, activity, &memory),
             memory,
             rights,
@@ -101,6 +100,11 @@ impl Activity {
     /// Returns a sum of times in percent of the interval.
     fn percent(&self, times: impl Iterator<Item = Nanos>) -> f64 {
         100.0 * times.map(|time| time.0 as f64).sum::<f64>() / (self.interval.0.max(1)) as f64
+    }
+
+    /// Returns the CPU time of all threads in percent of one CPU.
+    fn cpu_percent(&self) -> f64 {
+        self.percent(self.threads.iter().map(|thread| thread.cpu_time))
     }
 
     /// Returns the CPUs on which any of the threads may run.

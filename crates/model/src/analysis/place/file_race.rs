@@ -52,7 +52,7 @@ pub enum NextFileRace {
 }
 
 impl PlaceRequest {
-    /// Returns the race of the winner's files. `None` if their placement cannot matter, if there are no other placements of
+    /// Returns the race of the winner's files, for the result of a search. `None` if their placement cannot matter, if there are no other placements of
     /// them, or if the request excludes such a race. `copies_text` is whether this program may copy program text.
     ///
     /// # Errors
@@ -60,8 +60,8 @@ impl PlaceRequest {
     /// If a parameter is invalid.
     pub fn file_race(
         &self,
-        record: &RunRecord,
-        trials: &[TrialRecord],
+        (record, trials): (&RunRecord, &[TrialRecord]),
+        answer: &PlaceResult,
         copies_text: bool,
         (topology, spec): (&Topology, &WorkloadSpec),
     ) -> Result<Option<NextFileRace>, String> {
@@ -69,9 +69,9 @@ impl PlaceRequest {
             return Ok(None);
         };
         let cells = &record.plan.cells;
-        let name = PlaceResult::from_state(record, &state).winner.map(|winner| winner.placement);
+        let name = answer.winner.as_ref().map(|winner| &winner.placement);
         // The baseline stays what the kernel makes of it.
-        let winner = cells.iter().position(|cell| Some(&cell.placement.name) == name.as_ref());
+        let winner = cells.iter().position(|cell| Some(&cell.placement.name) == name);
         let Some(winner) = winner.filter(|winner| *winner != 0) else { return Ok(None) };
         let in_use = state.placed_files().in_use(winner);
         let placement = &cells[winner].placement;

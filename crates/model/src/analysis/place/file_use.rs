@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use crate::values::trial::{Evidence, FILE_PAGES_MIN, FilePages};
-
-/// With a tenth of its pages on another node, a program whose accesses are all remote there loses some percent.
-const SHARE_MIN: f64 = 0.1;
+use crate::values::trial::{Evidence, FILE_PAGES_MIN, FilePages, REMOTE_SHARE_MIN};
 
 /// Files that a command uses, from the evidence of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -20,9 +17,10 @@ pub struct FileUse {
 }
 
 impl FileUse {
+    /// Returns the files that a command used in a trial.
     pub(super) fn of(evidence: &Evidence) -> Self {
         let sum = |file: &FilePages| file.pages.values().sum::<u64>();
-        let all = evidence.pages.values().chain(&mut evidence.file_pages.values()).sum::<u64>();
+        let all = evidence.mapped_pages();
         let percent = |pages: u64| if pages == 0 { 0.0 } else { 100.0 * pages as f64 / all.max(pages) as f64 };
         let placeable = || evidence.files.iter().filter(|file| file.is_placeable());
         let local = evidence.local_nodes.as_ref();
@@ -35,7 +33,7 @@ impl FileUse {
         }
     }
 
-    /// Returns the larger of each.
+    /// Returns the larger value of each field.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             data_percent: self.data_percent.max(other.data_percent),
@@ -46,12 +44,12 @@ impl FileUse {
 
     /// Whether the placement of its data files can matter.
     pub fn data_matters(&self) -> bool {
-        self.reads || self.data_percent >= 100.0 * SHARE_MIN
+        self.reads || self.data_percent >= 100.0 * REMOTE_SHARE_MIN
     }
 
     /// Whether copies of its program text can matter.
     pub fn text_matters(&self) -> bool {
-        self.remote_text_percent >= 100.0 * SHARE_MIN
+        self.remote_text_percent >= 100.0 * REMOTE_SHARE_MIN
     }
 
     pub fn matters(&self) -> bool {

@@ -25,7 +25,7 @@ struct CellFiles {
 #[derive(Clone, Debug, Default)]
 struct CommandFiles {
     start: Option<PageCacheStart>,
-    /// Programs and libraries that were copied besides those that the command names.
+    /// Programs and libraries that were copied in addition to those on the command line.
     copied: Vec<String>,
     in_use: FileUse,
 }
@@ -49,7 +49,7 @@ impl PlacedFiles {
         line(self.cells.get(&cell)?.second.start.as_ref()?)
     }
 
-    /// Returns the files that were copied for the measured command besides those that it names.
+    /// Returns the programs and libraries that were copied for the measured command in addition to those on its command line.
     pub fn copied(&self, cell: usize) -> &[String] {
         self.cells.get(&cell).map_or(&[], |files| &files.command.copied)
     }

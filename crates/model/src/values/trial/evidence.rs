@@ -122,6 +122,9 @@ pub struct Evidence {
     pub second: Option<Box<Evidence>>,
 }
 
+/// Minimum share of a program's pages that matters if they are remote: remote accesses take about twice as long, so a tenth
+/// of them costs several percent.
+pub const REMOTE_SHARE_MIN: f64 = 0.1;
 /// Minimum size of files whose memory node matters: smaller ones fit in the L2 cache of a core (1 to 2 MiB).
 pub const FILE_BYTES_MIN: u64 = 2 << 20;
 /// The same in pages of 4 KiB.
@@ -158,6 +161,13 @@ pub struct FilePages {
     pub pages: BTreeMap<NodeId, u64>,
     /// Whether processes outside the trial mapped it, too: its pages are shared by the whole system.
     pub is_shared: bool,
+}
+
+impl Evidence {
+    /// Returns the number of resident pages that the command maps.
+    pub fn mapped_pages(&self) -> u64 {
+        self.pages.values().chain(self.file_pages.values()).sum()
+    }
 }
 
 impl FilePages {

@@ -4,12 +4,9 @@
 use super::JudgedCommand;
 use crate::values::id_set::NodeSet;
 use crate::values::placement::FilePolicy;
-use crate::values::trial::{FILE_BYTES_MIN, FILE_PAGES_MIN, FileKind, FilePages};
+use crate::values::trial::{FILE_BYTES_MIN, FILE_PAGES_MIN, FileKind, FilePages, REMOTE_SHARE_MIN};
 use crate::values::units::Bytes;
 
-/// With a tenth of its pages on another node, a program whose accesses are all remote there loses some percent: as much
-/// as the differences that users act on.
-const ELSEWHERE_SUSPECT_MIN: f64 = 0.1;
 /// Most of its pages are not where the placement requires its memory.
 const ELSEWHERE_INVALID_MIN: f64 = 0.5;
 
@@ -32,7 +29,7 @@ fn uncopied(command: &JudgedCommand<'_>) -> Option<String> {
     let all: u64 = text.iter().flat_map(|file| file.pages.values()).sum();
     let elsewhere: u64 = text.iter().map(|file| file.pages_outside(&copy.nodes)).sum();
     let largest = text.iter().max_by_key(|file| file.pages_outside(&copy.nodes))?;
-    (elsewhere as f64 > all as f64 * ELSEWHERE_SUSPECT_MIN).then(|| {
+    (elsewhere as f64 > all as f64 * REMOTE_SHARE_MIN).then(|| {
         command.reason(format!(
             "{elsewhere} of {all} pages of its program and libraries were outside nodes {}, whose memory has the copies \
              (most of them: {})",
@@ -60,7 +57,7 @@ fn unplaced(command: &JudgedCommand<'_>) -> Option<String> {
 /// Returns the reasons why a part of the pages that the command maps was on other nodes than the promised ones, or why
 /// the placement of its files has no effect.
 pub(super) fn disturbances(command: &JudgedCommand<'_>) -> Vec<String> {
-    let elsewhere = reasons(command, |it| it.share > ELSEWHERE_SUSPECT_MIN && !it.is_violation());
+    let elsewhere = reasons(command, |it| it.share > REMOTE_SHARE_MIN && !it.is_violation());
     command.files.and_then(|_| without_files(command)).into_iter().chain(elsewhere).collect()
 }
 
@@ -124,7 +121,7 @@ impl Elsewhere {
             .filter(|(node, pages)| !promised.contains(**node) && **pages > 0)
             .map(|(node, _)| *node)
             .collect();
-        let all: u64 = evidence.pages.values().chain(evidence.file_pages.values()).sum();
+        let all = evidence.mapped_pages();
         let share = elsewhere as f64 / all.max(elsewhere) as f64;
         let owner = match kind {
             FileKind::Data => "files",
