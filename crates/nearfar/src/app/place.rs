@@ -37,7 +37,7 @@ pub fn race(request: &RaceRequest) -> Result<RaceResult, CliError> {
     }
     let mut winner = done.winner();
     let mut is_interrupted = done.record.ended.is_none();
-    match file_race(&store, &context, &done)? {
+    match file_race(&context, &done)? {
         Some(NextFileRace::Plan(plan, in_use)) => {
             if !request.session.quiet() {
                 message!("nearfar: files are a large part of its memory: racing other placements of them");

@@ -4,7 +4,7 @@
 use model::analysis::place::{NextFileRace, PlaceResult};
 use model::values::placement::Placement;
 use model::values::plan::{Plan, RacePlan};
-use model::values::record::RunRecord;
+use model::values::record::{RunRecord, TrialRecord};
 use store::Store;
 
 use crate::app::place_context::{PlaceContext, RaceRequest, command_spec};
@@ -28,6 +28,7 @@ pub enum Stage {
 pub struct StoredRace {
     pub record: RunRecord,
     pub answer: PlaceResult,
+    trials: Vec<TrialRecord>,
 }
 
 impl StoredRace {
@@ -36,7 +37,7 @@ impl StoredRace {
         let trials = store.trials(&record.id).map_err(CliError::failure)?;
         let answer =
             PlaceResult::of(&record, &trials).ok_or_else(|| CliError::failure("the plan of this run is not a race"))?;
-        Ok(Self { record, answer })
+        Ok(Self { record, answer, trials })
     }
 
     /// Returns the placement of the winner, with the race that found it.
@@ -61,7 +62,9 @@ pub fn race_stage(
         ResumeRule::Run(_) if stage != Stage::Search => &ResumeRule::Newest,
         resume => resume,
     };
+    let may_have_later = request.refine || context.place.places_files;
     if *resume == ResumeRule::Newest
+        && may_have_later
         && let Some(done) = ended(store, &context.target, &context.plan)?
         && has_unfinished_after(store, context, request, stage, &done)?
     {
@@ -82,7 +85,7 @@ fn has_unfinished_after(
     let (next, plan) = match (refined, stage) {
         (_, Stage::Files) => return Ok(false),
         (Some(plan), _) => (Stage::Refinement, plan),
-        (None, _) => match file_race(store, context, done)? {
+        (None, _) => match file_race(context, done)? {
             Some(NextFileRace::Plan(plan, _)) => (Stage::Files, *plan),
             _ => return Ok(false),
         },
@@ -112,14 +115,14 @@ fn ended(store: &Store, target: &TargetMachine, plan: &Plan) -> Result<Option<St
 }
 
 /// Returns the race of the winner's files, if its trials suggest one.
-pub fn file_race(store: &Store, context: &PlaceContext, done: &StoredRace) -> Result<Option<NextFileRace>, CliError> {
+pub fn file_race(context: &PlaceContext, done: &StoredRace) -> Result<Option<NextFileRace>, CliError> {
     if done.record.ended.is_none() {
         return Ok(None);
     }
-    let trials = store.trials(&done.record.id).map_err(CliError::failure)?;
     let copies_text = context.target.simulated.is_some() || machine::text_copy::check_permitted().is_ok();
     let on = (&context.catalogue.topology, &command_spec());
-    context.place.file_race(&done.record, &trials, copies_text, on).map_err(CliError::usage)
+    let race = (&done.record, &done.trials[..]);
+    context.place.file_race(race, &done.answer, copies_text, on).map_err(CliError::usage)
 }
 
 fn race_plan(
