@@ -1,24 +1,24 @@
 //! Files of the simulated commands `reader`, which reads a large file, and `mapper`, which maps one and is limited by the
 //! bandwidth of its other memory. An earlier program has left the cached pages on the last memory node.
 
-use std::collections::BTreeMap;
-
 use model::placements::placement::cached_nodes;
-use model::values::id_set::{NodeId, NodeSet};
+use model::values::id_set::NodeSet;
 use model::values::topology::Topology;
-use model::values::trial::{FileKind, FilePages, PageCacheStart, Trial};
+use model::values::trial::{Evidence, FileKind, FilePages, PageCacheStart, Trial};
 use model::values::workload::Value;
 
 use super::speed;
 
+const READER: &str = "reader";
+const MAPPER: &str = "mapper";
 const PATH: &str = "/data/model";
-/// Pages of the file that a `mapper` maps.
+/// Number of pages that a `mapper` maps.
 const PAGES: u64 = 10_000;
 
 /// Returns the nodes that have the cached pages of a command's file; `None` for a command without one, and if they are not
 /// cached.
 pub(super) fn nodes(topology: &Topology, trial: &Trial) -> Option<NodeSet> {
-    if !matches!(speed::program(trial).as_str(), "reader" | "mapper") {
+    if !matches!(speed::program(trial).as_str(), READER | MAPPER) {
         return None;
     }
     let found = || topology.allowed_nodes.iter().last().into_iter().collect();
@@ -40,21 +40,15 @@ fn placed_nodes(topology: &Topology, trial: &Trial) -> Option<NodeSet> {
     }
 }
 
-/// Returns the pages that the command maps, by node: in equal parts.
-pub(super) fn pages(topology: &Topology, trial: &Trial) -> BTreeMap<NodeId, u64> {
-    let nodes = nodes(topology, trial).filter(|_| speed::program(trial) == "mapper").unwrap_or_default();
-    nodes.iter().map(|node| (node, PAGES / nodes.len() as u64)).collect()
-}
-
-/// Returns the files that the command is seen to use.
-pub(super) fn evidence(topology: &Topology, trial: &Trial) -> Vec<FilePages> {
-    let pages = pages(topology, trial);
-    let file = |_| FilePages { path: PATH.into(), kind: FileKind::Data, pages, is_shared: false };
-    nodes(topology, trial).map(file).into_iter().collect()
-}
-
-pub(super) fn start(topology: &Topology, trial: &Trial) -> Option<PageCacheStart> {
-    nodes(topology, trial)?;
-    let nodes = placed_nodes(topology, trial)?;
-    Some(PageCacheStart { nodes, equalised: vec![PATH.into()], ..PageCacheStart::default() })
+/// Adds the observations about the file of a command to the evidence of a trial.
+pub(super) fn observe(topology: &Topology, trial: &Trial, evidence: &mut Evidence) {
+    let Some(nodes) = nodes(topology, trial) else { return };
+    if speed::program(trial) == MAPPER {
+        // Spread evenly.
+        evidence.file_pages = nodes.iter().map(|node| (node, PAGES / nodes.len() as u64)).collect();
+    }
+    let pages = evidence.file_pages.clone();
+    evidence.files = vec![FilePages { path: PATH.into(), kind: FileKind::Data, pages, is_shared: false }];
+    let start = |nodes| PageCacheStart { nodes, equalised: vec![PATH.into()], ..PageCacheStart::default() };
+    evidence.page_cache = placed_nodes(topology, trial).map(start);
 }

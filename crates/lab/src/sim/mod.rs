@@ -55,7 +55,7 @@ impl SimExecutor {
         let pinned = if trial.placement.loose { &[][..] } else { &trial.placement.bindings };
         let binding =
             |cpu| ThreadBinding { requested: cpu, mask: [cpu].into_iter().collect(), before: cpu, after: cpu };
-        Evidence {
+        let mut evidence = Evidence {
             mask_at_start: trial.placement.is_pinned().then(|| cpus.clone()),
             mask_at_end: trial.placement.is_pinned().then(|| cpus.clone()),
             cpus_seen: if trial.placement.is_pinned() { cpus } else { self.topology.allowed_cpus.clone() },
@@ -63,9 +63,6 @@ impl SimExecutor {
             threads_seen: trial.placement.threads as u64,
             thread_bindings: pinned.iter().map(|cpu| binding(*cpu)).collect(),
             pages: pages(trial),
-            file_pages: files::pages(&self.topology, trial),
-            files: files::evidence(&self.topology, trial),
-            page_cache: files::start(&self.topology, trial),
             far: far(trial),
             budget: budget(trial),
             device_interrupts: self.interrupts(trial),
@@ -73,7 +70,9 @@ impl SimExecutor {
             second,
             unavailable: BTreeMap::from([("counters".into(), "the machine is simulated".into())]),
             ..Evidence::default()
-        }
+        };
+        files::observe(&self.topology, trial, &mut evidence);
+        evidence
     }
 }
 

@@ -114,11 +114,11 @@ fn unmeasured(topology: &Topology, trial: &Trial) -> f64 {
     let beyond = performance::TOUCHED;
     let budget =
         trial.placement.budget.map_or(1.0, |budget| if budget.steered { beyond.steered } else { beyond.swapped });
-    speed * moved * budget / file_distance(topology, trial, &cpus)
+    speed * moved * budget / file_slowdown(topology, trial, &cpus)
 }
 
-/// Time of a command that uses a file, relative to a local one.
-fn file_distance(topology: &Topology, trial: &Trial, cpus: &[CpuId]) -> f64 {
+/// Factor by which a remote file lengthens the run time; 1 if the file is local, or without one.
+fn file_slowdown(topology: &Topology, trial: &Trial, cpus: &[CpuId]) -> f64 {
     let distance = |nodes| mean_distance(topology, cpus, &MemoryPolicy::Bind(nodes));
     let distance = files::nodes(topology, trial).map_or(1.0, distance);
     1.0 - MEMORY_SHARE + MEMORY_SHARE * distance
