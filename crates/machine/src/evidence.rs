@@ -86,7 +86,7 @@ impl Counters {
         evidence.interrupts = value_or_reason(evidence, "interrupts", interrupts);
         let oom_kills = both(&before.oom_kills, &after.oom_kills).map(more);
         evidence.oom_kills = value_or_reason(evidence, "oom_kills", oom_kills);
-        let throttled = both(&before.throttled, &after.throttled).map(|(a, b)| a.iter().zip(b).map(grown).max());
+        let throttled = both(&before.throttled, &after.throttled).map(|(a, b)| sysfs::throttled_between(a, b));
         // Without a cgroup that can have a quota, there is no throttling.
         let throttled = throttled.map(Option::unwrap_or_default);
         evidence.throttled = value_or_reason(evidence, "throttled", throttled);

@@ -13,6 +13,7 @@ use model::values::units::Nanos;
 use rustix::thread::CapabilitySet;
 
 use crate::proc::Proc;
+use crate::syscall::has_capability;
 use crate::{cpu_times, sysfs};
 
 /// Interval between readings of the CPUs on which threads run.
@@ -77,11 +78,10 @@ pub fn observe(processes: impl Fn() -> Vec<u32>, interval: Duration) -> Result<A
     })
 }
 
-/// Returns what this user may change about processes.
+/// Returns the permissions of this user to change the placement of processes.
 pub fn rights(pids: &[u32]) -> Rights {
     let proc = Proc::live();
-    let sets = rustix::thread::capabilities(None);
-    let may_all = sets.is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_NICE));
+    let may_all = has_capability(CapabilitySet::SYS_NICE);
     let own = rustix::process::geteuid().as_raw();
     let are_own = pids.iter().all(|pid| proc.user(*pid).is_none_or(|user| user == own));
     Rights { affinity: may_all || are_own, pages: may_all }
@@ -125,8 +125,7 @@ fn watch(proc: &Proc, reading: &Reading, interval: Duration) -> BTreeMap<ThreadI
 
 /// Returns the growth of the time for which a CPU quota stopped the service: that of the cgroup with the most.
 fn throttled_between(before: &Reading, after: &Reading) -> Option<Nanos> {
-    let (before, after) = (before.throttled.as_ref()?, after.throttled.as_ref()?);
-    after.iter().zip(before).map(|(after, before)| Nanos(after.0.saturating_sub(before.0))).max()
+    sysfs::throttled_between(before.throttled.as_ref()?, after.throttled.as_ref()?)
 }
 
 #[cfg(test)]

@@ -191,6 +191,11 @@ pub(crate) fn mbind(start: NonNull<u8>, bytes: usize, mode: c_int, nodes: &NodeM
     .map(drop)
 }
 
+/// Whether this thread has a capability.
+pub(crate) fn has_capability(capability: rustix::thread::CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
 /// `move_pages(2)` without a target: writes the node of each page of a process, or a negative errno, to `status`; process
 /// 0 is the calling one. Both slices must have the same length.
 pub(crate) fn pages_status(pid: u32, pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {

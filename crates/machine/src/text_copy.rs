@@ -19,9 +19,10 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, elf};
 use rustix::fs::CWD;
 use rustix::mount::{self, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
+use rustix::thread::CapabilitySet;
 
 use crate::child::{LaunchError, find_program};
-use crate::syscall::checked;
+use crate::syscall::{checked, has_capability};
 
 /// Maximum number of interpreters of scripts, as in the Linux kernel.
 const INTERPRETERS_MAX: usize = 4;
@@ -62,9 +63,7 @@ impl Hinted for TextCopyError {
 /// # Errors
 /// If it may not.
 pub fn check_permitted() -> Result<(), TextCopyError> {
-    let sets = rustix::thread::capabilities(None).map_err(|_| TextCopyError::NotPermitted)?;
-    let is_permitted = sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN);
-    if is_permitted { Ok(()) } else { Err(TextCopyError::NotPermitted) }
+    if has_capability(CapabilitySet::SYS_ADMIN) { Ok(()) } else { Err(TextCopyError::NotPermitted) }
 }
 
 /// Returns the files that the kernel and the dynamic loader map for a command: its program, interpreters and libraries,

@@ -91,6 +91,11 @@ pub(crate) fn throttled_of(root: &Path, process: &str) -> Result<Vec<Nanos>, Str
     Ok(mount.chain().filter_map(|group| parse_throttled(&read_text(group, "cpu.stat").ok()?)).collect())
 }
 
+/// Returns the growth between two readings of [`throttled`]: that of the cgroup with the most. `None` for empty readings.
+pub(crate) fn throttled_between(before: &[Nanos], after: &[Nanos]) -> Option<Nanos> {
+    before.iter().zip(after).map(|(before, after)| Nanos(after.0.saturating_sub(before.0))).max()
+}
+
 /// Version 1 counts nanoseconds, version 2 microseconds.
 fn parse_throttled(cpu_stat: &str) -> Option<Nanos> {
     let value = |name: &str| cpu_stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());

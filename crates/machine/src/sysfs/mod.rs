@@ -6,7 +6,9 @@ mod interrupts;
 #[cfg(test)]
 pub(crate) mod test_tree;
 
-pub(crate) use cgroup::{Limit, available_memory, limits, memory_mount, throttled, throttled_of, unified_group};
+pub(crate) use cgroup::{
+    Limit, available_memory, limits, memory_mount, throttled, throttled_between, throttled_of, unified_group,
+};
 pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 
 use std::path::Path;
