@@ -7,11 +7,14 @@
 //! decides.
 
 mod noise;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use std::process::ExitCode;
 
 use model::stats::statistics::{Side, is_proven, mann_whitney};
 use noise::{Machine, NOISES};
+use shared::{Size, size};
 
 /// Pairs of a command of 0.5 s in two minutes.
 const PAIRS_MAX: usize = 120;
@@ -32,11 +35,7 @@ const FALSE_MAX: f64 = 1.0;
 const FIRST_SEED: u64 = 5_000_000;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    // Only `cargo bench` passes --bench.
-    let smoke = !words.iter().any(|word| word == "--bench");
-    let given = words.iter().position(|word| word == "--gates").and_then(|at| words.get(at + 1)?.parse().ok());
-    let gates = if smoke { 20 } else { given.unwrap_or(2000) };
+    let Size { is_smoke, repeats: gates } = size("--gates", 20, 2000);
     println!("percent of {gates} comparisons that fail; median pairs of the gate\n");
     println!(
         "{:<18} {:>8} {:>6} {:>10} {:>6} {:>10} {:>10}",
@@ -59,7 +58,7 @@ fn main() -> ExitCode {
             met &= if slower == 0.0 { row.failed <= FALSE_MAX } else { row.failed >= FOUND_MIN || !noise.is_usual };
         }
     }
-    if met || smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if met || is_smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Percentages of comparisons.

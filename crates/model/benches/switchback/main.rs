@@ -6,6 +6,8 @@
 //! Exit status 1 if a target is missed. `cargo test` runs a smoke size. Must not depend on how the experiment decides.
 
 mod service;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod transient;
 
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use model::stats::switchback::{
 };
 use model::values::workload::Better;
 use service::{NOISES, Noise, PERIOD_SAMPLES, SAMPLE_S, Service};
+use shared::{Size, size};
 use transient::TRANSIENTS;
 
 /// Periods of 2 s in 15 minutes.
@@ -30,11 +33,7 @@ const FOUND_MIN: f64 = 90.0;
 const FIRST_SEED: u64 = 7_000_000;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    // Only `cargo bench` passes --bench.
-    let smoke = !words.iter().any(|word| word == "--bench");
-    let given = words.iter().position(|word| word == "--repeats").and_then(|at| words.get(at + 1)?.parse().ok());
-    let repeats = if smoke { 4 } else { given.unwrap_or(2000) };
+    let Size { is_smoke, repeats } = size("--repeats", 4, 2000);
     let mut met = true;
     println!("percent of {repeats} fixed designs; half-width of 225 pairs in percent, median\n");
     println!(
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
         }
     }
     print_wash_outs(repeats);
-    if met || smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if met || is_smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn print_wash_outs(repeats: usize) {
