@@ -2,11 +2,14 @@
 //! is stored, leaves no incomplete file, and succeeds when there is space again.
 
 mod own_mounts;
+mod rights;
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+
+use crate::rights::is_root;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml:7");
 /// Set in the mount namespace: the directory of the small disk.
@@ -82,10 +85,6 @@ fn full_disks_lose_nothing_and_are_reported() {
         }
         Err(reason) => println!("skipped: full_disks_lose_nothing_and_are_reported: {reason}"),
     }
-}
-
-fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&fs::metadata("/proc/self").expect("Linux has it")) == 0
 }
 
 fn on_a_small_disk(dir: &Path) {

@@ -2,11 +2,14 @@
 //! and both workloads measure the same cell on a raw device and on a file system.
 
 mod own_mounts;
+mod rights;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::rights::is_root;
 
 const JOBS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/jobs");
 
@@ -177,7 +180,7 @@ const DISK_BYTES: u64 = 320 << 20;
 
 #[test]
 fn raw_device_and_file_system_are_measured() {
-    if !Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
+    if !is_root() {
         return println!("skipped: loop devices need root");
     }
     if !is_installed("losetup") {

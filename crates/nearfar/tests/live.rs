@@ -1,9 +1,13 @@
 //! `nearfar live audit` on real processes, with text and JSON output, and errors of unsuitable subjects.
 
+mod rights;
+
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+
+use crate::rights::is_root;
 
 fn nearfar(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nearfar")).args(["live", "audit"]).args(args).output().expect("the program starts")
@@ -105,7 +109,7 @@ fn unsuitable_subjects_have_clear_errors() {
 
 #[test]
 fn process_of_another_user_needs_rights() {
-    if !rustix_is_root() {
+    if !is_root() {
         println!("skipped: process_of_another_user_needs_rights: requires root");
         return;
     }
@@ -118,8 +122,4 @@ fn process_of_another_user_needs_rights() {
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     assert!(stderr(&output).contains("run as the user of the process, or as root"), "{}", stderr(&output));
-}
-
-fn rustix_is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }

@@ -507,7 +507,7 @@ fn server_and_its_load_are_placed_together() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
 }
 
-/// Machine with two sockets, and flags of a search on one of them for a file that an earlier program left on the other.
+/// A machine with two sockets, each with a memory node.
 const TWO_SOCKETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
 
 #[test]

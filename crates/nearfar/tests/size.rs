@@ -1,10 +1,14 @@
 //! The DRAM that a command needs: measured, shown, and used by `expand`. Also errors of `expand` without permissions.
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+mod rights;
+
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+
+use crate::rights::is_root;
 
 /// Allocates and touches 48 MiB.
 const HOLDS: [&str; 3] = ["python3", "-c", "b=bytearray(48<<20)\nfor i in range(0,len(b),4096): b[i]=1"];
@@ -119,10 +123,6 @@ fn shared_memory_is_part_of_the_needed_dram() {
         let need = result["need"].as_u64().expect("a size");
         assert!((64 << 20..160 << 20).contains(&need), "{kind}: {result:#}");
     }
-}
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
 /// Copies the program to a file that any user can execute.

@@ -1,10 +1,14 @@
 //! Workload `io` from the command line writes to existing files and disks only if `--allow-overwrite` names them.
 
+mod rights;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use crate::rights::is_root;
 
 fn nearfar(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
@@ -158,7 +162,7 @@ if "$@" --threads 1 --set "file=$two" --set rw=read --set direct=true --set amou
 
 #[test]
 fn loop_devices_are_loaded_together_and_errors_name_the_cause() {
-    if !Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n") {
+    if !is_root() {
         return println!("skipped: loop devices need root");
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
