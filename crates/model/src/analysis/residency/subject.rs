@@ -78,7 +78,7 @@ mod tests {
             assert!(is_pod(directory, uid), "{directory}");
             assert!(!is_pod(directory, &uid[..8]) && !is_pod(directory, ""), "{directory}");
         }
-        assert!(!is_pod("redis.service", uid));
+        assert!(!is_pod("redis.service", uid) && !is_pod("redis.service", ""));
     }
 
     #[test]
