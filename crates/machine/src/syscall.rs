@@ -58,6 +58,8 @@ pub(crate) struct NodeMask([u64; NODES_MAX / 64]);
 
 impl CpuMask {
     pub(crate) const EMPTY: Self = Self([0; CPUS_MAX / 64]);
+    /// All CPUs that Linux can have.
+    pub(crate) const ALL: Self = Self([u64::MAX; CPUS_MAX / 64]);
 
     /// Returns `None` if a CPU number exceeds the maximum of Linux.
     pub(crate) fn from_set(cpus: &CpuSet) -> Option<Self> {

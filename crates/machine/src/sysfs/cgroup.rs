@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use model::values::id_set::CpuSet;
 use model::values::undo::GROUP_PREFIX;
 use model::values::units::{Bytes, Nanos};
 
@@ -64,6 +65,14 @@ pub(crate) fn limits(root: &Path) -> Option<CgroupLimits> {
         cpus: list(["cpuset.cpus.effective", "cpuset.effective_cpus"]),
         memory_nodes: list(["cpuset.mems.effective", "cpuset.effective_mems"]),
     })
+}
+
+/// Returns the CPUs that the cpuset of a process allows; `None` without a cpuset controller.
+pub(crate) fn cpuset_of(root: &Path, pid: u32) -> Option<CpuSet> {
+    let memberships = read_text(root, &format!("proc/{pid}/cgroup")).ok()?;
+    let mounts = read_text(root, "proc/self/mountinfo").ok()?;
+    let mount = ["cpuset", ""].iter().find_map(|controller| find_mount(root, &memberships, &mounts, controller))?;
+    CpuSet::parse_list(&first_list(&mount, ["cpuset.cpus.effective", "cpuset.effective_cpus"])?).ok()
 }
 
 /// Returns the current cgroup of the v2 hierarchy, or `None` if it is not mounted.

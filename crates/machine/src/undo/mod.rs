@@ -162,7 +162,7 @@ impl AppliedSettings {
 
     /// Journals values in advance, so that they can be written repeatedly later: a value that changes with every trial
     /// would otherwise need a disk write each time. Returns the current value.
-    pub(crate) fn journal_values(
+    pub fn journal_values(
         &mut self,
         setting: &str,
         target: SettingTarget,
@@ -225,7 +225,7 @@ pub fn pending(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
         changes.extend(read_journal(&Journal::in_dir(&abandoned.state))?);
     }
     changes.retain(|change| {
-        let action = restore_action(change, &read(&site.root, &change.target), boot.as_deref(), false);
+        let action = restore_action(change, &target::read_changed(&site.root, change), boot.as_deref(), false);
         !matches!(
             action,
             RestoreAction::Nothing(RestoreStatus::AlreadyRestored | RestoreStatus::Restarted | RestoreStatus::Ended)
@@ -316,7 +316,7 @@ fn decide(
     force: bool,
 ) -> RestoreAction {
     let root = site.root.as_path();
-    let action = restore_action(change, &read(root, &change.target), boot, force);
+    let action = restore_action(change, &target::read_changed(root, change), boot, force);
     let is_of_group = matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. });
     match action {
         // The swapped memory of programs that still run might not fit into the DRAM limit of their cgroup.
@@ -340,11 +340,11 @@ fn undo(
     let root = site.root.as_path();
     let outcome = match decide(site, changes, change, boot, force) {
         RestoreAction::Nothing(outcome) => outcome,
-        RestoreAction::Write => match target::write(root, &change.target, &change.old) {
+        RestoreAction::Write => match target::write_old(root, change) {
             Err(error) => {
                 RestoreStatus::Failed { why: error.to_string(), not_permitted: target::is_permission(&error) }
             }
-            Ok(()) => match read(root, &change.target) {
+            Ok(()) => match target::read_changed(root, change) {
                 CurrentValue::Value(value) if value == change.old => RestoreStatus::Restored,
                 other => RestoreStatus::Failed {
                     why: format!("the kernel accepted it, but reports {}", shown(&other)),
@@ -429,6 +429,7 @@ fn refused(
 ) -> ChangeError {
     let instead = match target {
         SettingTarget::Banned { .. } => "pause it with --quieten irqbalance".into(),
+        SettingTarget::Affinity(_) => "choose another service".into(),
         SettingTarget::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
         SettingTarget::Swap { .. } | SettingTarget::Group(_) | SettingTarget::Controller { .. } => {
             "run without a DRAM limit".into()

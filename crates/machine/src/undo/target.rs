@@ -1,5 +1,5 @@
 //! Reads and writes the values of settings: kernel files, processes to pause, irqbalance's ignored interrupts, swap on
-//! loop devices, cgroups and their controllers. Processes are paused by SIGSTOP, which needs no service manager,
+//! loop devices, cgroups and their controllers, affinities of running services. Processes are paused by SIGSTOP, which needs no service manager,
 //! preserves their state and is undone by one signal. Must not depend on the journal.
 
 use std::fs::OpenOptions;
@@ -7,9 +7,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use model::values::undo::{CurrentValue, SettingTarget};
+use model::values::undo::{CurrentValue, SettingChange, SettingTarget};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::service_threads::{Mask, ServiceThreads};
 use crate::{cgroup, irqbalance, swap, sysfs};
 
 /// Value of a running process.
@@ -53,6 +54,12 @@ pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
         SettingTarget::Swap { device, backing } => match swap_is_on(root, device, backing) {
             Ok(on) => CurrentValue::Value(if on { ON } else { OFF }.into()),
             Err(error) => CurrentValue::Unreadable(error.to_string()),
+        },
+        // A recorded tree has no processes.
+        SettingTarget::Affinity(_) if root != Path::new("/") => CurrentValue::Gone,
+        SettingTarget::Affinity(processes) => match ServiceThreads::new(processes.clone()).found() {
+            Some(found) => CurrentValue::Value(found.mask.to_string()),
+            None => CurrentValue::Gone,
         },
         SettingTarget::Group(path) => CurrentValue::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
         SettingTarget::Controller { group, name } => {
@@ -113,6 +120,8 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
         SettingTarget::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
         SettingTarget::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
         SettingTarget::Swap { device, .. } => swap::off(Path::new(device)),
+        // Which threads to change depends on the values that were written: see `write_old`.
+        SettingTarget::Affinity(_) => Err(io::Error::from(ErrorKind::Unsupported)),
         SettingTarget::Group(path) => write_group(root, path, value),
         SettingTarget::Controller { group, name } => write_controller(root, group, name, value == ON),
         SettingTarget::Process { pid, .. } => {
@@ -129,6 +138,38 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
             Ok(())
         }
     }
+}
+
+/// Returns the current value of a changed setting. Threads of a service are judged one by one: as long as one has an
+/// affinity that was written, the change is in effect, whatever the others have.
+pub(super) fn read_changed(root: &Path, change: &SettingChange) -> CurrentValue {
+    match &change.target {
+        SettingTarget::Affinity(processes) if root == Path::new("/") => {
+            let masks = ServiceThreads::new(processes.clone()).masks();
+            if masks.is_empty() {
+                return CurrentValue::Gone;
+            }
+            let written = written_masks(change);
+            let changed = masks.values().map(|mask| Mask::Only(mask.clone())).find(|mask| written.contains(mask));
+            CurrentValue::Value(changed.map_or_else(|| change.old.clone(), |mask| mask.to_string()))
+        }
+        target => read(root, target),
+    }
+}
+
+/// Writes the old value of a changed setting.
+pub(super) fn write_old(root: &Path, change: &SettingChange) -> io::Result<()> {
+    match &change.target {
+        SettingTarget::Affinity(processes) if root == Path::new("/") => {
+            let old = Mask::parse(&change.old).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
+            ServiceThreads::new(processes.clone()).replace(&written_masks(change), &old).map(|_| ())
+        }
+        target => write(root, target, &change.old),
+    }
+}
+
+fn written_masks(change: &SettingChange) -> Vec<Mask> {
+    std::iter::once(&change.new).chain(&change.also).filter_map(|text| Mask::parse(text).ok()).collect()
 }
 
 fn write_file(root: &Path, path: &str, value: &str) -> io::Result<()> {

@@ -311,3 +311,49 @@ fn paused_process_is_resumed() {
     drop(sleeper);
     assert_eq!(read(&site.root, &target), CurrentValue::Gone);
 }
+
+/// A process of this test, ended with it.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Neither root nor hardware is needed: the threads are those of a child of this test.
+#[test]
+fn affinity_of_a_service_is_restored_after_a_kill() {
+    use crate::service_threads::{Mask, ServiceThreads};
+
+    let name = "affinity_of_a_service_is_restored_after_a_kill";
+    let all: Vec<_> = crate::affinity::mask_of(0).unwrap().iter().collect();
+    let [first, second, ..] = all[..] else { return println!("skipped: {name}: it needs two CPUs") };
+    let dir = TempDir::new().unwrap();
+    let site = SettingsRoot { root: "/".into(), state: dir.path().join("state") };
+    let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+    let threads = ServiceThreads::of_tree(sleeper.0.id()).unwrap();
+    let target = SettingTarget::Affinity(threads.processes().clone());
+    let only = |cpu| Mask::Only([cpu].into_iter().collect());
+    let found = threads.found().unwrap();
+
+    let mut changed = AppliedSettings::begin(&site).unwrap();
+    let values = [first, second].map(|cpu| only(cpu).to_string());
+    assert_eq!(changed.journal_values("affinity", target.clone(), &values).unwrap(), found.mask.to_string());
+    kill(changed);
+    assert_eq!(pending(&site).unwrap(), [], "nothing was changed yet");
+    threads.replace(&[Mask::Only(found.cpus.clone())], &only(second)).unwrap();
+    assert_eq!(pending(&site).unwrap().len(), 1);
+    let planned = preview(&site, false).unwrap().remove(0).to_string();
+    assert!(planned.contains("would be restored to all allowed CPUs"), "{planned}");
+    assert_eq!(restore(&site, false).unwrap().remove(0).outcome, RestoreStatus::Restored);
+    assert_eq!(threads.found().unwrap(), found);
+
+    // A service that ends meanwhile leaves nothing to restore.
+    let mut changed = AppliedSettings::begin(&site).unwrap();
+    changed.journal_values("affinity", target, &values).unwrap();
+    threads.replace(&[Mask::Only(found.cpus)], &only(first)).unwrap();
+    drop(sleeper);
+    assert_eq!(changed.restore().remove(0).outcome, RestoreStatus::Ended);
+}

@@ -113,6 +113,26 @@ pub enum SettingTarget {
         /// `memory`.
         name: String,
     },
+    /// The CPU affinity of the threads of a running service; the value is [`ANY_CPU`] or a list of CPUs. Threads that had
+    /// another affinity when the change was journalled are not part of it.
+    Affinity(ServiceProcesses),
+}
+
+/// Value of a thread that may run on all CPUs that its cpuset allows.
+pub const ANY_CPU: &str = "all allowed CPUs";
+
+/// The processes of a running service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceProcesses {
+    /// A process and its descendants.
+    Tree {
+        pid: u32,
+        /// Start time in ticks since boot: another process may have reused the id.
+        started: u64,
+    },
+    /// The processes in a cgroup and the cgroups below it: path of its directory, without the slash before `sys`.
+    Cgroup(String),
 }
 
 /// One change in the journal: one line of JSON. Fields may be added but not renamed.
@@ -244,7 +264,7 @@ impl SettingTarget {
     }
 
     fn is_process(&self) -> bool {
-        matches!(self, Self::Process { .. } | Self::Banned { .. })
+        matches!(self, Self::Process { .. } | Self::Banned { .. } | Self::Affinity(_))
     }
 
     /// Whether this program may have changed it. The journal is applied as root, so a journal that others could write
@@ -254,7 +274,7 @@ impl SettingTarget {
             Self::File(path) => {
                 (path.starts_with("sys/") || path.starts_with("proc/")) && path.split('/').all(|part| part != "..")
             }
-            Self::Process { .. } | Self::Banned { .. } => true,
+            Self::Process { .. } | Self::Banned { .. } | Self::Affinity(ServiceProcesses::Tree { .. }) => true,
             Self::Swap { device, .. } => {
                 let number = device.strip_prefix("/dev/loop");
                 number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -266,6 +286,9 @@ impl SettingTarget {
             Self::Controller { group, name } => {
                 let is_cgroup = group == "sys/fs/cgroup" || group.starts_with("sys/fs/cgroup/");
                 name == "memory" && is_cgroup && group.split('/').all(|part| part != "..")
+            }
+            Self::Affinity(ServiceProcesses::Cgroup(path)) => {
+                path.starts_with("sys/fs/cgroup/") && path.split('/').all(|part| part != "..")
             }
         }
     }
@@ -284,6 +307,8 @@ impl fmt::Display for SettingTarget {
             Self::Swap { device, .. } => write!(f, "swap on {device}"),
             Self::Group(path) => write!(f, "cgroup /{path}"),
             Self::Controller { group, name } => write!(f, "controller {name} below cgroup /{group}"),
+            Self::Affinity(ServiceProcesses::Tree { pid, .. }) => write!(f, "threads of process {pid}"),
+            Self::Affinity(ServiceProcesses::Cgroup(path)) => write!(f, "threads in cgroup /{path}"),
         }
     }
 }
