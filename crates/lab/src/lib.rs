@@ -12,6 +12,7 @@
 
 pub mod executor;
 pub mod history;
+pub mod live;
 pub mod progress;
 mod race;
 pub mod real;

@@ -116,8 +116,8 @@ impl ServiceThreads {
         threads.filter_map(|(pid, tid)| Some(((pid, tid), syscall::affinity(tid).ok()?.to_set()))).collect()
     }
 
-    /// Gives an affinity to all threads that have one of `from`, and returns the number of calls. Threads with another
-    /// affinity are not changed.
+    /// Sets the affinity of all threads that have one of `from`, and returns the number of calls. Threads with another
+    /// affinity are not changed. `from` must not contain the CPUs that the kernel reports for `to`.
     ///
     /// # Errors
     /// If the kernel refuses, or if threads begin faster than they can be changed.

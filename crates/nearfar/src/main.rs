@@ -80,6 +80,7 @@ fn execute(cli: &Cli) -> CommandResult {
             Some(job) => execute(&job.cli),
             None => Ok(ExitCode::SUCCESS),
         },
+        Command::RestoreGuard => commands::internal::restore_guard(),
         Command::ReadTopology { source } => commands::internal::read_topology(source),
     }
 }

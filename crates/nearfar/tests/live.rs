@@ -1,4 +1,4 @@
-//! `nearfar live audit` on real processes, with text and JSON output, and errors of unsuitable subjects.
+//! `nearfar live` on real processes: audits, and experiments that are interrupted, killed or refused.
 
 mod rights;
 
@@ -122,4 +122,151 @@ fn process_of_another_user_needs_rights() {
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
     assert!(stderr(&output).contains("run as the user of the process, or as root"), "{}", stderr(&output));
+}
+
+/// A running `nearfar live try`, with its own state directory.
+struct Trying {
+    process: Child,
+    state: tempfile::TempDir,
+    service: Running,
+    found: String,
+}
+
+/// CPUs on which a process may run.
+fn allowed(pid: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim().into()
+}
+
+/// Waits until a condition holds.
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < end, "timed out: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+impl Trying {
+    /// Starts an experiment and waits until the service has another placement; `None` on a machine with one CPU.
+    fn start(test: &str) -> Option<Self> {
+        let service = Running::start("sleep", &["600"]);
+        let (found, state) = (allowed(&service.pid()), tempfile::tempdir().expect("a directory"));
+        let last = found.rsplit([',', '-']).next().unwrap_or_default().to_owned();
+        if last == found {
+            println!("skipped: {test}: it needs two CPUs");
+            return None;
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.args(["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", &last]);
+        command.env("NEARFAR_STATE", state.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let process = command.spawn().expect("the program starts");
+        let trying = Self { process, state, service, found };
+        wait_for("the service is placed", || allowed(&trying.service.pid()) == last);
+        Some(trying)
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+
+    fn is_found_again(&self) -> bool {
+        allowed(&self.service.pid()) == self.found
+    }
+
+    /// Returns the id of the process that restores.
+    fn guard(&self) -> String {
+        let id = self.process.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("its children");
+        let is_guard = |pid: &&str| {
+            let argv = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            argv.contains("__restore-guard")
+        };
+        children.split_whitespace().find(is_guard).expect("a guard").to_owned()
+    }
+}
+
+#[test]
+fn interrupted_experiment_restores_the_service() {
+    let Some(mut trying) = Trying::start("interrupted_experiment_restores_the_service") else { return };
+    trying.signal("-INT");
+    let status = trying.process.wait().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert!(trying.is_found_again());
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut trying.process.stdout.take().expect("a pipe"), &mut text).expect("UTF-8");
+    assert!(text.contains("no claim: it was interrupted"), "{text}");
+    assert!(!trying.state.path().join("undo.journal").exists());
+}
+
+#[test]
+fn killed_experiment_is_restored_by_its_guard() {
+    let Some(mut trying) = Trying::start("killed_experiment_is_restored_by_its_guard") else { return };
+    trying.signal("-KILL");
+    trying.process.wait().expect("it ends");
+    wait_for("the guard restores", || !trying.state.path().join("undo.journal").exists());
+    assert!(trying.is_found_again());
+}
+
+#[test]
+fn service_is_restored_after_guard_and_experiment_were_killed() {
+    let name = "service_is_restored_after_guard_and_experiment_were_killed";
+    let Some(mut trying) = Trying::start(name) else { return };
+    let guard = trying.guard();
+    // Stopped first, so that it cannot restore the service between the two signals.
+    trying.signal("-STOP");
+    let killed = Command::new("kill").args(["-KILL", &guard]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    trying.signal("-KILL");
+    trying.process.wait().expect("it ends");
+    let restore = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        let output = command.arg("restore").args(args).env("NEARFAR_STATE", trying.state.path()).output();
+        String::from_utf8_lossy(&output.expect("the program starts").stdout).into_owned()
+    };
+    let expected = format!("threads of process {}", trying.service.pid());
+    if !trying.is_found_again() {
+        let planned = restore(&["--dry-run"]);
+        assert!(planned.contains(&expected) && planned.contains("all allowed CPUs"), "{planned}");
+    }
+    let restored = restore(&[]);
+    assert!(restored.contains(&expected) && trying.is_found_again(), "{restored}");
+}
+
+#[test]
+fn unsuitable_experiments_are_refused() {
+    let sleeping = Running::start("sleep", &["600"]);
+    let pid = sleeping.pid();
+    let refused = |args: &[&str], expected: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        let output = command.args(["live", "try", "--pid", &pid]).args(args).output().expect("the program starts");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
+    };
+    let counter = ["--metric", "command:date +%s%N"];
+    let with =
+        |more: &'static [&'static str]| -> Vec<&str> { counter.into_iter().chain(more.iter().copied()).collect() };
+    refused(&["--metric", "requests", "--placement", "0"], "unknown counter");
+    refused(&["--metric", "command:echo none", "--placement", "0"], "has no number");
+    refused(&with(&["--placement", "0+text:copy"]), "only CPUs can be changed");
+    refused(&with(&["--placement", "0", "--budget", "10s"]), "too short");
+    refused(&with(&["--placement", "8191"]), "8191");
+    let all = allowed(&pid);
+    refused(&[&counter[..], &["--placement", &all]].concat(), "already has this placement");
+}
+
+#[test]
+fn dry_run_lists_the_system_calls_and_changes_nothing() {
+    let sleeping = Running::start("sleep", &["600"]);
+    let (pid, found) = (sleeping.pid(), allowed(&sleeping.pid()));
+    if !found.contains(['-', ',']) {
+        return println!("skipped: dry_run_lists_the_system_calls_and_changes_nothing: it needs two CPUs");
+    }
+    let args = ["live", "try", "--pid", &pid, "--metric", "command:date +%s%N", "--placement", "0", "--dry-run"];
+    let output = Command::new(env!("CARGO_BIN_EXE_nearfar")).args(args).output().expect("the program starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains(&format!("sched_setaffinity({pid})")) && text.contains("all allowed CPUs"), "{text}");
+    assert_eq!(allowed(&pid), found);
 }

@@ -4,7 +4,7 @@
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
 use model::analysis::gate::GateResult;
-use model::analysis::live::LiveAudit;
+use model::analysis::live::{LiveAudit, LiveTrial};
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::residency::{CachedFile, Residency, ResidencySample};
 use model::analysis::size::SizeAnswer;
@@ -125,6 +125,13 @@ pub fn live_audit(subject: &str, audit: &LiveAudit) -> Value {
         shown.extend(fields);
     }
     shown
+}
+
+/// `{"subject","metric","placements":[{"name","cpus"}],"seconds","wash_out_s","period_s","periods":[{"at_s","arm","phase",
+/// "rate","unproven"}],"dropped":[{"arm","reason","after_blocks"}],"answer":{"answer",…},"race":[[arm,change]],
+/// "pinned_threads"}`; `arm` is an index into `placements`.
+pub fn live_trial(trial: &LiveTrial) -> Value {
+    value(trial)
 }
 
 /// `{"files":[{"path","size","bytes","by_node","unattributed","margin","cached_percent","ranges":[[from,to]],

@@ -27,6 +27,7 @@ mod grid;
 pub mod html;
 pub mod json;
 pub mod live;
+mod live_trial;
 pub mod map;
 pub mod number;
 mod race;
@@ -38,5 +39,6 @@ mod svg;
 pub mod table;
 
 pub use claim_text::{ClaimText, in_words, sentences};
+pub use live_trial::live_trial;
 pub use stamp::machine;
 pub use style::TextStyle;

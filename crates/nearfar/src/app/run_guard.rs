@@ -3,7 +3,7 @@
 //!
 //! Only one real run at a time on a machine. Test: `second_run_is_refused_or_waits` (tests/hold.rs).
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,11 @@ use std::time::Duration;
 use machine::frequency::{self, FREQUENCY};
 use machine::interrupt::{Routes, ban_irqbalance};
 use machine::lock::{LockError, MachineLock};
+use machine::service_threads::{Mask, ServiceThreads};
 use machine::tune::{TuneOutcome, apply, irqbalance_runs};
 use machine::undo::{self, AppliedSettings, ChangeError, SettingsRoot};
 use model::values::plan::Plan;
-use model::values::undo::{Restored, TunedSetting};
+use model::values::undo::{Restored, SettingTarget, TunedSetting};
 use model::values::units::Kilohertz;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::unregister;
@@ -30,6 +31,7 @@ const STATE: &str = "/var/lib/nearfar";
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How to use the machine exclusively.
+#[derive(Default)]
 pub struct GuardRequest {
     /// Settings to change during the run.
     pub quieten: Option<Vec<TunedSetting>>,
@@ -126,15 +128,8 @@ impl RunGuard {
         let Some(site) = self.site.as_ref().filter(|_| all().any(|route| !route.cpus.is_empty())) else {
             return Ok(None);
         };
-        let mut changed = self.changed.borrow_mut();
-        let changed = match &mut *changed {
-            Some(changed) => changed,
-            none => {
-                self.signals.defer_exit();
-                restore_pending(site, self.quiet)?;
-                none.insert(AppliedSettings::begin(site).map_err(|error| failure(&error))?)
-            }
-        };
+        let mut changed = self.changes(site)?;
+        let changed = &mut *changed;
         if irqbalance_runs(&site.root) {
             if !self.ban_irqbalance {
                 return Err(CliError::failure(
@@ -148,6 +143,25 @@ impl RunGuard {
             ban_irqbalance(changed, &numbers).map_err(|error| failure(&error))?;
         }
         Routes::journal_values(changed, all()).map(Some).map_err(|error| failure(&error))
+    }
+
+    /// Journals affinities that the threads of a service may get. They are restored with the other settings.
+    pub fn journal_affinities(&self, threads: &ServiceThreads, masks: &[Mask]) -> Result<(), CliError> {
+        let site = self.site.as_ref().ok_or_else(|| CliError::failure("a simulated machine has no services"))?;
+        let (target, masks) = (SettingTarget::Affinity(threads.processes().clone()), masks.iter().map(Mask::to_string));
+        let journalled = self.changes(site)?.journal_values("affinity", target, &masks.collect::<Vec<_>>());
+        journalled.map(drop).map_err(|error| failure(&error))
+    }
+
+    /// Returns the changed settings, from now on with a journal.
+    fn changes(&self, site: &SettingsRoot) -> Result<RefMut<'_, AppliedSettings>, CliError> {
+        let mut changed = self.changed.borrow_mut();
+        if changed.is_none() {
+            self.signals.defer_exit();
+            restore_pending(site, self.quiet)?;
+            *changed = Some(AppliedSettings::begin(site).map_err(|error| failure(&error))?);
+        }
+        Ok(RefMut::map(changed, |changed| changed.as_mut().expect("it was set")))
     }
 
     /// Releases the machine, and prints the settings that could not be restored.

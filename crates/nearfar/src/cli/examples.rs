@@ -331,6 +331,20 @@ const EXAMPLES: &[CommandExamples] = &[
         &["where", "place", "numastat(8)"],
     ),
     entry(
+        "live try",
+        &[
+            example(
+                "nearfar live try --unit redis --metric tcp:6379",
+                "Compare NUMA nodes and L3 caches by the requests per second",
+            ),
+            example(
+                "nearfar live try --pid 1234 --metric tcp:8080 --placement 0-3 --placement 4-7 --budget 30m",
+                "Compare two sets of CPUs for half an hour",
+            ),
+        ],
+        &["live audit", "place", "restore"],
+    ),
+    entry(
         "files",
         &[
             example("nearfar files --nodes 0 FILE", "Move the cached pages of a file to memory node 0"),

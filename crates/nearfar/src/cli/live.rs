@@ -15,6 +15,8 @@ pub struct LiveArgs {
 pub enum LiveCommand {
     /// Show where the threads and the memory of a running service are, and what disagrees; change nothing
     Audit(LiveAuditArgs),
+    /// Compare CPU placements of a running service by its own rate of work, and put the service back
+    Try(LiveTryArgs),
 }
 
 /// `nearfar live audit`
@@ -26,6 +28,36 @@ pub struct LiveAuditArgs {
     /// Observe its threads for this time
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     pub duration: String,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar live try`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("service").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod"]))]
+pub struct LiveTryArgs {
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+    /// Counter of its work: tcp:PORT for requests on its own connections, or 'command:CMD#REGEX' for a number that CMD
+    /// prints
+    #[arg(long, value_name = "COUNTER")]
+    pub metric: String,
+    /// Policy or CPUs to compare with the placement that it has [repeatable] [default: each NUMA node and each L3 cache]
+    #[arg(long = "placement", value_name = "PLACEMENT")]
+    pub placements: Vec<String>,
+    /// Duration of the experiment
+    #[arg(long, value_name = "DURATION", default_value = "15m")]
+    pub budget: String,
+    /// Seed of the random order
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print what would be done, without doing it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Wait until no other measurement uses the machine
+    #[arg(long)]
+    pub wait: bool,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

@@ -40,7 +40,7 @@ pub use fleet::{
 pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
-pub use live::{LiveArgs, LiveAuditArgs, LiveCommand};
+pub use live::{LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};
@@ -145,6 +145,9 @@ pub enum Command {
     /// Run the node side of a fleet
     #[command(name = "__node", hide = true)]
     Node(NodeCommandArgs),
+    /// Restore the settings of the process that started this one if that is killed
+    #[command(name = "__restore-guard", hide = true)]
+    RestoreGuard,
     /// Read an untrusted topology file with hwloc in a separate process
     #[command(name = "__read-topology", hide = true)]
     ReadTopology {

@@ -1,10 +1,11 @@
-//! Hidden commands, as which the program starts itself: the worker of a trial, the reader of untrusted topologies, and
-//! the node side of a fleet.
+//! Hidden commands, as which the program starts itself: the worker of a trial, the reader of untrusted topologies, the
+//! guard of changed settings, and the node side of a fleet.
 
 use std::process::ExitCode;
 
 use machine::topology::TopologySource;
 
+use crate::app::restore_guard;
 use crate::cli::{GlobalArgs, NodeCommandArgs};
 use crate::error::{CliError, CommandResult};
 use crate::node::{PodJob, pod_job};
@@ -19,6 +20,12 @@ pub fn worker() -> CommandResult {
 pub fn read_topology(source: &str) -> CommandResult {
     let source = TopologySource::parse(source).map_err(|error| CliError::topology(&error))?;
     Ok(ExitCode::from(machine::topology::serve_read(&source)))
+}
+
+/// Waits for the end of the process that started this one, and restores its settings if it was killed.
+pub fn restore_guard() -> CommandResult {
+    restore_guard::serve()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Serves a coordinator, or returns the job of a job file, which the caller runs.

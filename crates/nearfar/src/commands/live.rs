@@ -1,24 +1,40 @@
-//! `nearfar live`: examines the placement of a running service.
+//! `nearfar live`: examines the placement of a running service, and compares it with others.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use lab::live::{LivePlan, LiveProgress};
 use machine::live::{ObserveError, observe, rights};
-use model::analysis::live::LiveAudit;
+use machine::service_threads::{FoundMask, Mask, ServiceThreads};
+use model::analysis::live::{
+    Activity, LiveAnswer, LiveAudit, LivePhase, LivePlacement, LiveTrial, alternatives, race_changes,
+};
+use model::placements::placement::offer;
+use model::values::placement::MemoryPolicy;
+use model::values::topology::Topology;
 use model::values::units::Nanos;
 
+use crate::app::live_meter::LiveMeter;
+use crate::app::live_service::PlacedService;
+use crate::app::restore_guard::RestoreGuard;
+use crate::app::run_guard::{GuardRequest, RunGuard};
 use crate::app::target_machine::read_topology;
-use crate::cli::{GlobalArgs, LiveArgs, LiveAuditArgs, LiveCommand, TextOrJson};
+use crate::cli::{GlobalArgs, LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
-use crate::output;
 use crate::requests::{self, Subject};
+use crate::{output, suggestion};
 
+/// Observation of the CPUs that a service needs.
+const OBSERVED: Duration = Duration::from_secs(1);
+/// Minimum interval between lines of progress.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Observations that take longer are announced.
 const ANNOUNCED_FROM: Duration = Duration::from_secs(1);
 
 pub fn run(args: &LiveArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         LiveCommand::Audit(args) => audit(args, common),
+        LiveCommand::Try(args) => try_placements(args, common),
     }
 }
 
@@ -31,10 +47,7 @@ fn audit(args: &LiveAuditArgs, common: &GlobalArgs) -> CommandResult {
     if !common.quiet && duration > ANNOUNCED_FROM {
         message!("nearfar: observing {} for {}", subject.name, Nanos(duration.as_nanos() as u64));
     }
-    let activity = observe(|| subject.processes().unwrap_or_default(), duration).map_err(|error| match error {
-        ObserveError::Ended => CliError::with(CliStatus::Failure, error),
-        ObserveError::CpuTimes(_) => CliError::with(CliStatus::Skipped, error),
-    })?;
+    let activity = observed(&subject, duration)?;
     let rights = rights(&subject.processes().unwrap_or_default());
     let name = subject.describe(&memory);
     let audit = LiveAudit::new(&topology, &activity, memory, rights);
@@ -43,4 +56,180 @@ fn audit(args: &LiveAuditArgs, common: &GlobalArgs) -> CommandResult {
         TextOrJson::Text => output::print(&report::live::audit(&name, &audit, &output::stdout_style()))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn observed(subject: &Subject, duration: Duration) -> Result<Activity, CliError> {
+    observe(|| subject.processes().unwrap_or_default(), duration).map_err(|error| match error {
+        ObserveError::Ended => CliError::with(CliStatus::Failure, error),
+        ObserveError::CpuTimes(_) => CliError::with(CliStatus::Skipped, error),
+    })
+}
+
+/// The experiment that the arguments ask for.
+struct Experiment {
+    threads: ServiceThreads,
+    found: FoundMask,
+    /// The first is the one found.
+    placements: Vec<LivePlacement>,
+    plan: LivePlan,
+}
+
+fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
+    let subject = Subject::new(&args.subject)?;
+    subject.processes()?;
+    let experiment = plan(args, &subject)?;
+    let meter = LiveMeter::open(&args.metric)?;
+    if args.dry_run {
+        output::print(&dry_run(&subject, &experiment))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let trial = run_experiment(args, common, &subject, experiment, meter)?;
+    match args.format {
+        TextOrJson::Json => output::print_json(&report::json::live_trial(&trial))?,
+        TextOrJson::Text => output::print(&report::live_trial(&trial, &output::stdout_style()))?,
+    }
+    Ok(match trial.answer {
+        LiveAnswer::Stopped { .. } => CliStatus::Interrupted.into(),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
+    let budget = Duration::from_nanos(requests::duration("--budget", &args.budget)?.0);
+    let threads = subject.threads()?;
+    let found = threads.found().ok_or_else(|| CliError::failure(format!("{} has ended", subject.name)))?;
+    let topology = read_topology(None)?;
+    let alternatives = if args.placements.is_empty() {
+        let busy = observed(subject, OBSERVED)?.cpu_percent() / 100.0;
+        alternatives(&topology, &found.cpus, busy)
+    } else {
+        args.placements.iter().map(|text| placement(&topology, text, &found)).collect::<Result<_, _>>()?
+    };
+    if alternatives.is_empty() {
+        return Err(CliError::with(
+            CliStatus::Skipped,
+            format!(
+                "no other NUMA node or L3 cache has enough CPUs for {}, which may run on {}",
+                subject.name,
+                found.cpus.described()
+            ),
+        )
+        .hint("name CPUs with --placement, such as --placement 0-3"));
+    }
+    let plan = LivePlan { alternatives: alternatives.len() as u32, seed: args.seed, budget };
+    if budget < plan.budget_min() {
+        let needed = Nanos(plan.budget_min().as_nanos() as u64);
+        return Err(CliError::usage(format!(
+            "--budget {} is too short for {} placements",
+            args.budget,
+            alternatives.len() + 1
+        ))
+        .hint(format!("use at least {needed}, or name fewer with --placement")));
+    }
+    let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone() };
+    Ok(Experiment { threads, placements: std::iter::once(here).chain(alternatives).collect(), found, plan })
+}
+
+/// Reads a placement that consists of CPUs only.
+fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LivePlacement, CliError> {
+    let offer = offer(topology, text, None, workloads::offers(), &[]);
+    let offer = offer.map_err(|error| {
+        CliError::usage(error).maybe_hint(suggestion::policy_hint(std::slice::from_ref(&text.to_owned())).as_deref())
+    })?;
+    let chosen = offer.placement.map_err(|reason| CliError::with(CliStatus::Skipped, format!("{text}: {reason}")))?;
+    let cpus = chosen.cpus();
+    let refuse = |why: &str| Err(CliError::usage(format!("--placement {text}: {why}")));
+    let has_only_cpus = chosen.memory == MemoryPolicy::Kernel && chosen.interrupts.is_empty() && chosen.files.is_none();
+    match () {
+        () if !has_only_cpus || chosen.copies_text => refuse("only CPUs can be changed while a service runs"),
+        () if cpus.is_empty() => refuse("it names no CPUs"),
+        () if cpus == found.cpus => refuse("the service already has this placement"),
+        () if !cpus.is_subset(&found.cpus) => {
+            refuse(&format!("the service may only run on {}", found.cpus.described()))
+        }
+        () if found.others.contains_key(&cpus) => {
+            refuse("the program has bound some of its threads to these CPUs itself, so they could not be distinguished")
+        }
+        () => Ok(LivePlacement { name: text.into(), cpus }),
+    }
+}
+
+/// Lists the system calls, one line each.
+fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
+    let Experiment { threads, found, placements, plan } = experiment;
+    let mut lines = vec![format!("{}: {} threads may run on {}", subject.name, found.threads, found.cpus.described())];
+    let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
+    lines.extend(
+        changed
+            .map(|((pid, tid), _)| format!("  sched_setaffinity({tid}), process {pid}, at the begin of each period")),
+    );
+    lines.push("placements, in random order:".into());
+    lines.extend(placements.iter().map(|placement| format!("  {}: {}", placement.name, placement.cpus.described())));
+    let budget = Nanos(plan.budget.as_nanos() as u64);
+    lines.push(format!("for at most {budget}, then back to {}", found.mask));
+    lines.join("\n") + "\n"
+}
+
+fn run_experiment(
+    args: &LiveTryArgs,
+    common: &GlobalArgs,
+    subject: &Subject,
+    experiment: Experiment,
+    meter: LiveMeter,
+) -> Result<LiveTrial, CliError> {
+    let Experiment { threads, found, placements, plan } = experiment;
+    let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
+    // Declared first, so that it ends after the settings are restored.
+    let restorer = RestoreGuard::start()?;
+    let (guard, ()) = RunGuard::acquire(&request, false, || Ok(()))?;
+    let masks: Vec<Mask> = placements[1..].iter().map(|placement| Mask::Only(placement.cpus.clone())).collect();
+    guard.journal_affinities(&threads, &masks)?;
+    machine::priority::raise_priority();
+    let cpus: Vec<_> = placements[1..].iter().map(|placement| placement.cpus.clone()).collect();
+    let mut service = PlacedService::new(threads, &found, &cpus, meter);
+    let mut progress = LiveLines::new(common.quiet, plan.budget);
+    let run = lab::live::run(&mut service, &plan, &guard.stop, &mut |state| progress.show(state));
+    guard.release();
+    drop(restorer);
+    Ok(LiveTrial {
+        subject: subject.name.clone(),
+        metric: args.metric.clone(),
+        placements,
+        seconds: run.seconds,
+        wash_out_s: run.wash_out.map(|time| time.as_secs_f64()),
+        period_s: run.period.map(|time| time.as_secs_f64()),
+        periods: run.periods,
+        dropped: run.switchback.as_ref().map(|switchback| switchback.dropped().to_vec()).unwrap_or_default(),
+        race: run.switchback.as_ref().map(race_changes).unwrap_or_default(),
+        answer: run.answer,
+        pinned_threads: found.others.values().sum(),
+    })
+}
+
+/// Progress on stderr.
+struct LiveLines {
+    quiet: bool,
+    budget: Duration,
+    last: Option<Duration>,
+}
+
+impl LiveLines {
+    fn new(quiet: bool, budget: Duration) -> Self {
+        Self { quiet, budget, last: None }
+    }
+
+    fn show(&mut self, state: &LiveProgress<'_>) {
+        let is_due = self.last.is_none_or(|last| state.elapsed >= last + LINE_INTERVAL);
+        if self.quiet || !is_due {
+            return;
+        }
+        self.last = Some(state.elapsed);
+        let doing = match state.phase {
+            LivePhase::WashOut => "measuring how long a change of the placement takes to act",
+            LivePhase::Race => "comparing all placements",
+            LivePhase::Confirm => "comparing the best placement with the one found",
+        };
+        let left = Nanos(self.budget.saturating_sub(state.elapsed).as_secs() * 1_000_000_000);
+        message!("{} periods of {:.1} s, {doing}, at most {left} left", state.periods, state.period.as_secs_f64());
+    }
 }

@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 use machine::residency::{
     InspectError, descendants, find_container, find_pod, find_unit, inspect, inspect_tree, processes_in, resolve_cgroup,
 };
+use machine::service_threads::ServiceThreads;
 use model::analysis::residency::Residency;
+use model::values::undo::ServiceProcesses;
 
 use crate::cli::SubjectArgs;
 use crate::error::{CliError, CliStatus};
+
+/// Mount point of cgroups that the undo journal may name.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Running processes, which may start and end others.
 pub struct Subject {
@@ -54,6 +59,24 @@ impl Subject {
         match &self.source {
             Source::Tree(pid) => Ok(descendants(*pid)),
             Source::Cgroup(dir) => processes_in(dir).map_err(CliError::usage),
+        }
+    }
+
+    /// Returns its threads, of processes that begin later, too.
+    ///
+    /// # Errors
+    /// If the process has ended, or if the cgroup is not where the undo journal may name it.
+    pub fn threads(&self) -> Result<ServiceThreads, CliError> {
+        match &self.source {
+            Source::Tree(pid) => {
+                ServiceThreads::of_tree(*pid).ok_or_else(|| CliError::usage(format!("there is no process {pid}")))
+            }
+            Source::Cgroup(dir) => match dir.strip_prefix("/").ok().and_then(Path::to_str) {
+                Some(path) if dir.starts_with(CGROUPS) => {
+                    Ok(ServiceThreads::new(ServiceProcesses::Cgroup(path.into())))
+                }
+                _ => Err(CliError::usage(format!("cgroup {} is not below {CGROUPS}", dir.display()))),
+            },
         }
     }
 

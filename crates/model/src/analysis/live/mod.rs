@@ -1,6 +1,8 @@
 //! Describes the placement of a running service from observed threads and pages. Must not depend on how they are observed.
 
+mod alternatives;
 mod findings;
+mod trial;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +13,9 @@ use crate::values::id_set::{CpuId, CpuSet, NodeSet};
 use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 
+pub use alternatives::alternatives;
 pub use findings::AuditFinding;
+pub use trial::{LiveAnswer, LivePeriod, LivePhase, LivePlacement, LiveTrial, race_changes};
 
 /// A thread that lived during the whole observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +107,7 @@ impl Activity {
     }
 
     /// Returns the CPU time of all threads in percent of one CPU.
-    fn cpu_percent(&self) -> f64 {
+    pub fn cpu_percent(&self) -> f64 {
         self.percent(self.threads.iter().map(|thread| thread.cpu_time))
     }
 

@@ -154,3 +154,15 @@ fn threads_are_grouped_by_name_and_allowed_cpus() {
     assert!((workers.cpu_percent - 170.0).abs() < 1e-9 && (workers.wait_percent - 3.0).abs() < 1e-9);
     assert_eq!(io.name, "io");
 }
+
+#[test]
+fn alternatives_are_nodes_and_caches_with_enough_cpus() {
+    let names = |found: &str, busy| -> Vec<String> {
+        alternatives(&topology(), &cpus(found), busy).into_iter().map(|placement| placement.name).collect()
+    };
+    // Each node of this machine has one L3 cache.
+    assert_eq!(names("0-23", 3.5), ["node:0", "node:1"]);
+    assert_eq!(names("0-8", 3.5), ["node:0"], "node 1 has three of these CPUs");
+    assert_eq!(names("0-5", 1.0), [""; 0], "it already runs on one node");
+    assert_eq!(names("0-23", 12.5), [""; 0]);
+}

@@ -1,0 +1,318 @@
+//! Runs an experiment on a running service: measures the wash-out of its metric, then compares placements by switchback
+//! (`model::stats::switchback`). Must not depend on how the service is placed or measured.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use model::analysis::live::{LiveAnswer, LivePeriod, LivePhase};
+use model::stats::racing::INDIFFERENCE;
+use model::stats::switchback::{
+    ArmId, Block, CarryOver, Halves, NextStep, Outcome, Phase, Rules, Schedule, Switch, SwitchSample, Switchback,
+    WashOut, WashOutRules, carry_over, wash_outs,
+};
+use model::values::workload::Better;
+
+/// Relative deviation from the steady rate that is allowed after the wash-out.
+const TOLERANCE: f64 = 0.02;
+/// Interval between readings of the counter while the wash-out is measured.
+const STEP: Duration = Duration::from_millis(100);
+/// Lengths of the periods in which the wash-out is measured: the next one if the rate does not settle.
+const WASH_OUT_PERIODS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
+/// Switches to each placement from which its wash-out is estimated.
+const SWITCHES: usize = 20;
+/// Largest share of a period that a wash-out may have to be believed: the steady rate is that of the rest.
+const WASH_OUT_OF_PERIOD: f64 = 0.5;
+/// Largest share of the budget in which the wash-out is measured.
+const WASH_OUT_SHARE: f64 = 0.3;
+/// Shortest time that counts in a period. Pairs of periods of one second have the narrowest intervals.
+const MEASURED_MIN: Duration = Duration::from_secs(1);
+
+/// A running service with a counter of its work.
+pub trait LiveService {
+    /// Gives the service a placement.
+    ///
+    /// # Errors
+    /// Why this is not possible; the experiment then ends.
+    fn place(&mut self, arm: ArmId) -> Result<(), String>;
+
+    /// Checks that the service has had a placement until now.
+    ///
+    /// # Errors
+    /// What has another placement; the period then does not count.
+    fn verify(&mut self, arm: ArmId) -> Result<(), String>;
+
+    /// Returns the total of its work.
+    ///
+    /// # Errors
+    /// Why it cannot be read; the experiment then ends.
+    fn count(&mut self) -> Result<f64, String>;
+
+    /// Returns the time since any fixed moment.
+    fn now(&self) -> Duration;
+
+    /// Waits until a time.
+    fn wait_until(&mut self, time: Duration);
+}
+
+/// What to compare, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct LivePlan {
+    /// Number of placements besides the one that was found.
+    pub alternatives: u32,
+    pub seed: u64,
+    pub budget: Duration,
+}
+
+/// What an experiment found; the caller adds names.
+pub struct LiveRun {
+    pub seconds: f64,
+    pub wash_out: Option<Duration>,
+    pub period: Option<Duration>,
+    pub periods: Vec<LivePeriod>,
+    pub switchback: Option<Switchback>,
+    pub answer: LiveAnswer,
+}
+
+/// State of an experiment, for display.
+pub struct LiveProgress<'a> {
+    pub phase: LivePhase,
+    pub elapsed: Duration,
+    /// Length of a period, with its wash-out.
+    pub period: Duration,
+    pub periods: usize,
+    pub switchback: Option<&'a Switchback>,
+}
+
+/// Receives the state after each block.
+pub type Observer<'a> = dyn FnMut(&LiveProgress<'_>) + 'a;
+
+impl LivePlan {
+    /// Returns the shortest budget with which an experiment can make a claim, if the rate settles at once.
+    pub fn budget_min(&self) -> Duration {
+        let rules = self.rules(0);
+        let wash_out = WASH_OUT_PERIODS[0] * (self.alternatives + 1) * (2 * SWITCHES as u32);
+        wash_out + (MEASURED_MIN + STEP) * rules.periods_min() as u32
+    }
+
+    fn rules(&self, periods_max: usize) -> Rules {
+        Rules {
+            seed: self.seed,
+            alternatives: self.alternatives,
+            better: Better::Higher,
+            periods_max,
+            half_width: INDIFFERENCE,
+        }
+    }
+}
+
+/// Compares the placements of a service. The caller restores the placement afterwards, however this ends.
+pub fn run(service: &mut dyn LiveService, plan: &LivePlan, stop: &AtomicBool, observe: &mut Observer<'_>) -> LiveRun {
+    let began = service.now();
+    let mut experiment = Experiment {
+        service,
+        plan,
+        stop,
+        observe,
+        began,
+        previous: ArmId::BASELINE,
+        wash_out: None,
+        period: None,
+        periods: Vec::new(),
+        switchback: None,
+        halves: Vec::new(),
+    };
+    let answer = experiment.run().unwrap_or_else(|answer| answer);
+    let seconds = experiment.elapsed().as_secs_f64();
+    let Experiment { wash_out, period, periods, switchback, .. } = experiment;
+    LiveRun { seconds, wash_out, period, periods, switchback, answer }
+}
+
+struct Experiment<'a, 'b> {
+    service: &'a mut dyn LiveService,
+    plan: &'a LivePlan,
+    stop: &'a AtomicBool,
+    observe: &'a mut Observer<'b>,
+    began: Duration,
+    /// Placement of the preceding period.
+    previous: ArmId,
+    wash_out: Option<Duration>,
+    period: Option<Duration>,
+    periods: Vec<LivePeriod>,
+    switchback: Option<Switchback>,
+    halves: Vec<Halves>,
+}
+
+/// An answer that ends the experiment early.
+type Early<T> = Result<T, LiveAnswer>;
+
+fn stopped(reason: impl Into<String>) -> LiveAnswer {
+    LiveAnswer::Stopped { reason: reason.into() }
+}
+
+impl Experiment<'_, '_> {
+    fn run(&mut self) -> Early<LiveAnswer> {
+        let wash_out = self.measure_wash_out()?;
+        let measured = MEASURED_MIN.max(wash_out);
+        let period = wash_out + measured;
+        (self.wash_out, self.period) = (Some(wash_out), Some(period));
+        let left = self.plan.budget.saturating_sub(self.elapsed());
+        let periods_max = (left.as_secs_f64() / period.as_secs_f64()) as usize;
+        let mut switchback = Switchback::new(self.plan.rules(periods_max));
+        loop {
+            self.switchback = Some(switchback.clone());
+            match switchback.next_step() {
+                NextStep::Done(outcome) => return Ok(self.answer(outcome)),
+                NextStep::Block { phase, order } => {
+                    let block = self.block(phase, &order, wash_out, measured)?;
+                    switchback.push(block).map_err(|error| stopped(error.to_string()))?;
+                    self.report(phase.into(), period, Some(&switchback));
+                }
+            }
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.service.now().saturating_sub(self.began)
+    }
+
+    fn report(&mut self, phase: LivePhase, period: Duration, switchback: Option<&Switchback>) {
+        let (elapsed, periods) = (self.elapsed(), self.periods.len());
+        (self.observe)(&LiveProgress { phase, elapsed, period, periods, switchback });
+    }
+
+    /// Switches between all placements until the wash-out of each is known, with longer periods if they are too short.
+    fn measure_wash_out(&mut self) -> Early<Duration> {
+        let arms: Vec<ArmId> = (0..=self.plan.alternatives).map(ArmId).collect();
+        let limit = self.plan.budget.mul_f64(WASH_OUT_SHARE);
+        let mut longest = Duration::ZERO;
+        for period in WASH_OUT_PERIODS {
+            // Two of three periods begin with a switch, or all of them with many placements.
+            let needed = period * arms.len() as u32 * SWITCHES as u32;
+            if !longest.is_zero() && self.elapsed() + needed > limit {
+                break;
+            }
+            longest = period;
+            let wash_out = longest_wash_out(&self.switches(&arms, period)?);
+            if let Some(wash_out) = wash_out.filter(|wash_out| *wash_out <= period.mul_f64(WASH_OUT_OF_PERIOD)) {
+                return Ok(wash_out);
+            }
+        }
+        Err(LiveAnswer::NotSettled { longest_period_s: longest.as_secs_f64() })
+    }
+
+    /// Records at least [`SWITCHES`] switches to each placement, in random order.
+    fn switches(&mut self, arms: &[ArmId], period: Duration) -> Early<Vec<Switch>> {
+        let schedule = Schedule { seed: self.plan.seed };
+        let mut switches: Vec<Switch> = Vec::new();
+        let count = |switches: &[Switch], arm: ArmId| switches.iter().filter(|switch| switch.to == arm).count();
+        for block in 0.. {
+            if arms.iter().all(|arm| count(&switches, *arm) >= SWITCHES) {
+                break;
+            }
+            for arm in schedule.order(block, arms) {
+                let from = self.previous;
+                let samples = self.sampled_period(arm, period)?;
+                if from != arm {
+                    // Few switches have the same two placements: those to one are judged together.
+                    switches.push(Switch { from: other(arm), to: arm, samples });
+                }
+            }
+            self.report(LivePhase::WashOut, period, None);
+        }
+        Ok(switches)
+    }
+
+    fn sampled_period(&mut self, arm: ArmId, period: Duration) -> Early<Vec<SwitchSample>> {
+        let (at_s, began) = (self.elapsed().as_secs_f64(), self.begin(arm)?);
+        let first = self.reading()?;
+        let (mut samples, mut last) = (Vec::new(), first);
+        for step in 1..=(period.as_millis() / STEP.as_millis()) as u32 {
+            self.wait_until(began + STEP * step)?;
+            let next = self.reading()?;
+            let middle = (last.0 + next.0) / 2;
+            samples.push(SwitchSample { since_s: middle.saturating_sub(began).as_secs_f64(), value: rate(last, next) });
+            last = next;
+        }
+        let unproven = self.service.verify(arm).err();
+        let rate = unproven.is_none().then(|| rate(first, last));
+        self.periods.push(LivePeriod { at_s, arm, phase: LivePhase::WashOut, rate, unproven });
+        Ok(samples)
+    }
+
+    fn block(&mut self, phase: Phase, order: &[ArmId], wash_out: Duration, measured: Duration) -> Early<Block> {
+        let mut periods = Vec::new();
+        for arm in order {
+            let (at_s, from) = (self.elapsed().as_secs_f64(), self.previous);
+            let began = self.begin(*arm)?;
+            let mut readings = Vec::new();
+            for share in [0.0, 0.5, 1.0] {
+                self.wait_until(began + wash_out + measured.mul_f64(share))?;
+                readings.push(self.reading()?);
+            }
+            let unproven = self.service.verify(*arm).err();
+            let (first, second) = (rate(readings[0], readings[1]), rate(readings[1], readings[2]));
+            if unproven.is_none() {
+                self.halves.push(Halves { from, to: *arm, first, second });
+            }
+            let rate = unproven.is_none().then(|| rate(readings[0], readings[2]));
+            let period = LivePeriod { at_s, arm: *arm, phase: phase.into(), rate, unproven };
+            periods.push((*arm, period.result()));
+            self.periods.push(period);
+        }
+        Ok(Block { phase, periods })
+    }
+
+    /// Places the service and returns the time since which it has the placement.
+    fn begin(&mut self, arm: ArmId) -> Early<Duration> {
+        self.service.place(arm).map_err(stopped)?;
+        self.previous = arm;
+        Ok(self.service.now())
+    }
+
+    fn reading(&mut self) -> Early<(Duration, f64)> {
+        let count = self.service.count().map_err(stopped)?;
+        Ok((self.service.now(), count))
+    }
+
+    fn wait_until(&mut self, time: Duration) -> Early<()> {
+        self.service.wait_until(time);
+        if self.stop.load(Ordering::Relaxed) { Err(stopped("it was interrupted")) } else { Ok(()) }
+    }
+
+    /// Returns the answer, unless periods depend on the preceding ones.
+    fn answer(&self, outcome: Outcome) -> LiveAnswer {
+        let significant = |(arm, carry_over): (ArmId, Result<CarryOver, _>)| {
+            Some((arm, carry_over.ok()?)).filter(|(_, carry_over)| carry_over.is_significant())
+        };
+        match carry_over(&self.halves).into_iter().find_map(significant) {
+            Some((arm, carry_over)) => LiveAnswer::CarriedOver { arm, carry_over },
+            None => LiveAnswer::Ended(outcome),
+        }
+    }
+}
+
+/// Returns work per second between two readings; 0 for a counter that was reset.
+fn rate((from, before): (Duration, f64), (to, after): (Duration, f64)) -> f64 {
+    let seconds = to.saturating_sub(from).as_secs_f64();
+    if seconds > 0.0 { ((after - before) / seconds).max(0.0) } else { 0.0 }
+}
+
+/// Returns any other arm, as the origin of all switches to one.
+fn other(arm: ArmId) -> ArmId {
+    if arm == ArmId::BASELINE { ArmId(1) } else { ArmId::BASELINE }
+}
+
+/// Returns the longest wash-out of all placements, one step longer because samples have that length; `None` if one does
+/// not settle.
+fn longest_wash_out(switches: &[Switch]) -> Option<Duration> {
+    let rules = WashOutRules { tolerance: TOLERANCE, step_s: STEP.as_secs_f64() };
+    let settled = |wash_out: WashOut| match wash_out {
+        WashOut::Settled { after_s } => Some(Duration::from_secs_f64(after_s) + STEP),
+        WashOut::NotSettled { .. } | WashOut::TooFewSwitches { .. } => None,
+    };
+    let all: Option<Vec<Duration>> = wash_outs(switches, &rules).into_values().map(settled).collect();
+    all?.into_iter().max()
+}
+
+#[cfg(test)]
+mod tests;
