@@ -29,7 +29,7 @@ const MEASURED_MIN: Duration = Duration::from_secs(1);
 
 /// A running service with a counter of its work.
 pub trait LiveService {
-    /// Gives the service a placement.
+    /// Places the service.
     ///
     /// # Errors
     /// Why this is not possible; the experiment then ends.
@@ -38,7 +38,7 @@ pub trait LiveService {
     /// Checks that the service has had a placement until now.
     ///
     /// # Errors
-    /// What has another placement; the period then does not count.
+    /// Description of a thread with another placement; the period then does not count.
     fn verify(&mut self, arm: ArmId) -> Result<(), String>;
 
     /// Returns the total of its work.
@@ -54,7 +54,7 @@ pub trait LiveService {
     fn wait_until(&mut self, time: Duration);
 }
 
-/// What to compare, and for how long.
+/// Number of placements and duration of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct LivePlan {
     /// Number of placements besides the one that was found.
@@ -63,7 +63,7 @@ pub struct LivePlan {
     pub budget: Duration,
 }
 
-/// What an experiment found; the caller adds names.
+/// Result of an experiment; the caller adds names.
 pub struct LiveRun {
     pub seconds: f64,
     pub wash_out: Option<Duration>,

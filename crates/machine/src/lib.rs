@@ -36,6 +36,7 @@ mod syscall;
 
 pub use syscall::SyscallError;
 mod sysfs;
+pub mod tcp_requests;
 pub mod text_copy;
 mod thread_counts;
 pub mod thread_time;

@@ -35,17 +35,16 @@ fn answer(trial: &LiveTrial) -> (String, Tone) {
         LiveAnswer::Ended(outcome) => ended(trial, &subject, outcome),
         LiveAnswer::CarriedOver { arm, carry_over } => {
             let text = format!(
-                "{subject}: no claim. The rate still changed by {:+.1} % in the periods of {}, after {} s: the periods of one placement depend on the previous one",
+                "{subject}: no claim. The rate still changed by {:+.1} % in the periods of {}, after {:.1} s: the periods of one placement depend on the previous one",
                 100.0 * carry_over.change,
                 name(trial, *arm),
-                significant(trial.wash_out_s.unwrap_or_default())
+                trial.wash_out_s.unwrap_or_default()
             );
             (text, Tone::Warning)
         }
         LiveAnswer::NotSettled { longest_period_s } => {
             let text = format!(
-                "{subject}: no claim. The rate does not settle within {} s after a change of the placement",
-                significant(*longest_period_s)
+                "{subject}: no claim. The rate does not settle within {longest_period_s:.0} s after a change of the placement"
             );
             (text, Tone::Warning)
         }
@@ -120,10 +119,8 @@ fn notes(trial: &LiveTrial) -> Vec<String> {
     let mut notes = Vec::new();
     if let (Some(period), Some(wash_out)) = (trial.period_s, trial.wash_out_s) {
         notes.push(format!(
-            "{}: periods of {} s, of which the first {} s do not count. Effects that take longer than a period are not seen",
-            clean(&trial.metric),
-            significant(period),
-            significant(wash_out)
+            "{}: periods of {period:.1} s, of which the first {wash_out:.1} s do not count. Effects that take longer than a period are not seen",
+            clean(&trial.metric)
         ));
     }
     match trial.unproven() {
@@ -137,4 +134,88 @@ fn notes(trial: &LiveTrial) -> Vec<String> {
         more => notes.push(format!("{more} threads are bound by the program itself and were not changed")),
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use model::analysis::live::{LivePeriod, LivePhase, LivePlacement};
+    use model::stats::statistics::Interval;
+    use model::stats::switchback::{CarryOver, Dropped};
+    use model::values::id_set::CpuSet;
+
+    use super::*;
+
+    fn change(value: f64) -> Change {
+        let interval = Interval::between(value - 0.011, value + 0.012).expect("finite");
+        Change { value, interval, p_value: 0.001, blocks: 32 }
+    }
+
+    fn trial(answer: LiveAnswer) -> LiveTrial {
+        let placement = |name: &str, cpus: &str| LivePlacement {
+            name: name.into(),
+            cpus: CpuSet::parse_list(cpus).expect("a list of CPUs"),
+        };
+        let period = |arm, phase, rate: Option<f64>| LivePeriod {
+            at_s: 1.0,
+            arm: ArmId(arm),
+            phase,
+            rate,
+            unproven: rate.is_none().then(|| "thread 8 of process 7 may run on CPU 3".into()),
+        };
+        let periods = vec![
+            period(0, LivePhase::WashOut, Some(5.0)),
+            period(0, LivePhase::Race, Some(37_800.0)),
+            period(1, LivePhase::Race, Some(39_000.0)),
+            period(2, LivePhase::Race, Some(21_400.0)),
+            period(1, LivePhase::Confirm, None),
+        ];
+        LiveTrial {
+            subject: "unit redis".into(),
+            metric: "tcp:6379".into(),
+            placements: vec![
+                placement("as found", "0-23"),
+                placement("node:0", "0-5,12-17"),
+                placement("node:1", "6-11"),
+            ],
+            seconds: 231.0,
+            wash_out_s: Some(0.6),
+            period_s: Some(1.6),
+            periods,
+            dropped: vec![Dropped { arm: ArmId(2), reason: DropReason::Worse, after_blocks: 10 }],
+            answer,
+            race: vec![(ArmId(1), Some(change(0.034))), (ArmId(2), None)],
+            pinned_threads: 1,
+        }
+    }
+
+    fn text(answer: LiveAnswer) -> String {
+        live_trial(&trial(answer), &TextStyle { width: 100, ascii: false, colour: false })
+    }
+
+    #[test]
+    fn gain_is_rendered() {
+        insta::assert_snapshot!(
+            "live_trial",
+            text(LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change: change(0.031) }))
+        );
+    }
+
+    #[test]
+    fn every_answer_has_a_sentence() {
+        let carry_over = CarryOver { change: -0.02, interval: change(0.0).interval, periods: 40 };
+        let reason = NoClaim::TooFewBlocks { complete: 3, needed: 20 };
+        let (arm, change) = (ArmId(1), change(-0.002));
+        let answers = [
+            LiveAnswer::Ended(Outcome::Loss { arm, change }),
+            LiveAnswer::Ended(Outcome::NoDifferenceSeen { arm, change, excluded_gain: 0.01 }),
+            LiveAnswer::Ended(Outcome::NoAlternatives),
+            LiveAnswer::Ended(Outcome::NoClaim { reason }),
+            LiveAnswer::CarriedOver { arm, carry_over },
+            LiveAnswer::NotSettled { longest_period_s: 8.0 },
+            LiveAnswer::Stopped { reason: "it was interrupted".into() },
+        ];
+        let first = |answer| text(answer).split("\n\n").next().unwrap_or_default().to_owned();
+        let sentences: Vec<String> = answers.into_iter().map(first).collect();
+        insta::assert_snapshot!("live_trial_answers", sentences.join("\n"));
+    }
 }

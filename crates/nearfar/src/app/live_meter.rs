@@ -2,12 +2,15 @@
 
 use std::process::{Command, Stdio};
 
+use machine::tcp_requests::TcpRequests;
 use regex::Regex;
 
 use crate::error::CliError;
 
 /// A counter that grows with the work of a service.
 pub enum LiveMeter {
+    /// Requests on the connections to a port.
+    Tcp(TcpRequests),
     /// The first group of a regular expression in the output of a command.
     Command { argv: Vec<String>, pattern: Regex },
 }
@@ -16,7 +19,7 @@ pub enum LiveMeter {
 const ANY_NUMBER: &str = r"([0-9]+(?:\.[0-9]+)?)";
 
 impl LiveMeter {
-    /// Opens a counter: `command:CMD#REGEX`.
+    /// Opens a counter: `tcp:PORT` or `command:CMD#REGEX`.
     ///
     /// # Errors
     /// If the text names none, or if it cannot be read.
@@ -27,9 +30,18 @@ impl LiveMeter {
         };
         let (kind, rest) = text.split_once(':').ok_or_else(unknown)?;
         match kind {
+            "tcp" => Self::tcp(text, rest),
             "command" => Self::command(text, rest),
             _ => Err(unknown()),
         }
+    }
+
+    fn tcp(text: &str, port: &str) -> Result<Self, CliError> {
+        let port: u16 =
+            port.parse().map_err(|_| CliError::usage(format!("--metric '{text}': {port} is not a port number")))?;
+        TcpRequests::open(port).map(Self::Tcp).map_err(|error| {
+            CliError::usage(format!("--metric '{text}': {error}")).hint("list the ports of services with ss -tlnp")
+        })
     }
 
     fn command(text: &str, rest: &str) -> Result<Self, CliError> {
@@ -54,6 +66,7 @@ impl LiveMeter {
     /// Why it cannot be read.
     pub fn read(&mut self) -> Result<f64, String> {
         match self {
+            Self::Tcp(requests) => requests.read().map(|total| total as f64).map_err(|error| error.to_string()),
             Self::Command { argv, pattern } => {
                 let output = Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).output();
                 let output = output.map_err(|error| format!("{}: {error}", argv[0]))?;
@@ -85,6 +98,9 @@ mod tests {
         let refused = |text: &str| LiveMeter::open(text).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(refused("requests").contains("unknown counter"));
         assert!(refused("tpc:80").contains("unknown counter"));
+        assert!(refused("tcp:http").contains("http is not a port number"));
+        // No service can listen there.
+        assert!(refused("tcp:0").contains("no service listens"));
         assert!(refused("command:").contains("the command is empty"));
         assert!(refused("command:echo 1#[0-9]+").contains("no group"));
         assert!(refused("command:echo x").contains("has no number"));

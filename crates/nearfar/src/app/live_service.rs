@@ -15,7 +15,7 @@ pub struct PlacedService {
     threads: ServiceThreads,
     /// By arm; the first is the one that was found.
     masks: Vec<Mask>,
-    /// What the kernel reports for each of `masks`.
+    /// The CPUs that the kernel reports for each of `masks`.
     visible: Vec<CpuSet>,
     /// Affinities that the program has set itself.
     pinned: BTreeSet<CpuSet>,

@@ -19,7 +19,7 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 pub struct RestoreGuard(Child);
 
 impl RestoreGuard {
-    /// Starts the guard in a session of its own, so that signals to the group of this process do not end it, too.
+    /// Starts the guard in a separate session, so that signals to the group of this process do not end it, too.
     ///
     /// # Errors
     /// If the process cannot be started.
@@ -47,7 +47,7 @@ impl Drop for RestoreGuard {
 pub fn serve() -> Result<(), CliError> {
     machine::priority::raise_priority();
     let mut received = Vec::new();
-    // An error means the same as the end: nobody can write any more.
+    // An error means the same as the end: no process can write any more.
     let _ = std::io::stdin().lock().read_to_end(&mut received);
     if received == DONE {
         return Ok(());
