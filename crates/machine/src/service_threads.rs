@@ -113,7 +113,13 @@ impl ServiceThreads {
         let proc = Proc::live();
         let of_process = |pid: u32| proc.threads(pid).into_iter().map(move |tid| (pid, tid));
         let threads = self.pids(&proc).into_iter().flat_map(of_process);
-        threads.filter_map(|(pid, tid)| Some(((pid, tid), syscall::affinity(tid).ok()?.to_set()))).collect()
+        // A process that has ended keeps its affinity until its parent asks for its exit status.
+        let runs =
+            |(pid, tid): &ThreadId| proc.thread_stat(*pid, *tid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'));
+        threads
+            .filter(runs)
+            .filter_map(|(pid, tid)| Some(((pid, tid), syscall::affinity(tid).ok()?.to_set())))
+            .collect()
     }
 
     /// Sets the affinity of all threads that have one of `from`, and returns the number of calls. Threads with another
@@ -285,8 +291,12 @@ mod tests {
     fn service_that_has_ended_has_no_threads() {
         let mut child = Command::new("true").spawn().unwrap();
         let started = Proc::live().thread_stat(child.id(), child.id()).map_or(0, |stat| stat.started);
-        child.wait().unwrap();
         let threads = ServiceThreads::new(ServiceProcesses::Tree { pid: child.id(), started });
+        while threads.found().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(Proc::live().thread_stat(child.id(), child.id()).is_some(), "it was not waited for");
+        child.wait().unwrap();
         assert_eq!((threads.found(), threads.replace(&[Mask::Any], &Mask::Any).unwrap()), (None, 0));
         let other = ServiceProcesses::Tree { pid: std::process::id(), started: 1 };
         assert_eq!(ServiceThreads::new(other).found(), None, "another process with the same id");

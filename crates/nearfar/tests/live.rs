@@ -201,6 +201,17 @@ fn interrupted_experiment_restores_the_service() {
 }
 
 #[test]
+fn experiment_ends_with_its_service() {
+    let Some(mut trying) = Trying::start("experiment_ends_with_its_service") else { return };
+    trying.service.0.kill().and_then(|()| trying.service.0.wait()).expect("it ends");
+    assert_eq!(trying.process.wait().expect("it ends").code(), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut trying.process.stdout.take().expect("a pipe"), &mut text).expect("UTF-8");
+    assert!(text.contains("no claim: the service has ended"), "{text}");
+    assert!(!trying.state.path().join("undo.journal").exists());
+}
+
+#[test]
 fn killed_experiment_is_restored_by_its_guard() {
     let Some(mut trying) = Trying::start("killed_experiment_is_restored_by_its_guard") else { return };
     trying.signal("-KILL");

@@ -34,6 +34,9 @@ impl PlacedService {
 
 impl LiveService for PlacedService {
     fn place(&mut self, arm: ArmId) -> Result<(), String> {
+        if self.threads.masks().is_empty() {
+            return Err("the service has ended".into());
+        }
         let arm = arm.0 as usize;
         // Not that of the placement itself: the kernel reports "any CPU" as the CPUs that the cpuset allows.
         let others = self.visible.iter().enumerate().filter(|(other, _)| *other != arm);
@@ -42,13 +45,9 @@ impl LiveService for PlacedService {
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
-        let masks = self.threads.masks();
-        if masks.is_empty() {
-            return Err("the service has ended".into());
-        }
         let expected = &self.visible[arm.0 as usize];
         let is_other = |mask: &CpuSet| mask != expected && !self.pinned.contains(mask);
-        match masks.iter().find(|(_, mask)| is_other(mask)) {
+        match self.threads.masks().iter().find(|(_, mask)| is_other(mask)) {
             None => Ok(()),
             Some(((pid, tid), mask)) => Err(format!("thread {tid} of process {pid} may run on {}", mask.described())),
         }
