@@ -16,14 +16,16 @@ use model::values::workload::Better;
 const TOLERANCE: f64 = 0.02;
 /// Interval between readings of the counter while the wash-out is measured.
 const STEP: Duration = Duration::from_millis(100);
-/// Lengths of the periods in which the wash-out is measured: the next one if the rate does not settle.
-const WASH_OUT_PERIODS: [Duration; 3] = [Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
-/// Switches to each placement from which its wash-out is estimated.
-const SWITCHES: usize = 20;
+/// Lengths of the periods in which the wash-out is measured, and switches to each placement from which it is estimated: the
+/// next ones if the rate does not settle. Long periods are expensive, so that they have fewer.
+const WASH_OUT_PERIODS: [(Duration, usize); 3] =
+    [(Duration::from_secs(2), 20), (Duration::from_secs(4), 12), (Duration::from_secs(8), 12)];
+/// Factor on the estimated wash-out: what remains of a slow reaction after it would bias the rate by up to 1 %.
+const WASH_OUT_MARGIN: f64 = 1.5;
 /// Largest share of a period that a wash-out may have to be believed: the steady rate is that of the rest.
 const WASH_OUT_OF_PERIOD: f64 = 0.5;
 /// Largest share of the budget in which the wash-out is measured.
-const WASH_OUT_SHARE: f64 = 0.3;
+const WASH_OUT_SHARE: f64 = 0.5;
 /// Shortest time that counts in a period. Pairs of periods of one second have the narrowest intervals.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
 
@@ -90,7 +92,8 @@ impl LivePlan {
     /// Returns the shortest budget with which an experiment can make a claim, if the rate settles at once.
     pub fn budget_min(&self) -> Duration {
         let rules = self.rules(0);
-        let wash_out = WASH_OUT_PERIODS[0] * (self.alternatives + 1) * (2 * SWITCHES as u32);
+        let (period, switches) = WASH_OUT_PERIODS[0];
+        let wash_out = period * (self.alternatives + 1) * (2 * switches as u32);
         wash_out + (MEASURED_MIN + STEP) * rules.periods_min() as u32
     }
 
@@ -185,28 +188,27 @@ impl Experiment<'_, '_> {
         let arms: Vec<ArmId> = (0..=self.plan.alternatives).map(ArmId).collect();
         let limit = self.plan.budget.mul_f64(WASH_OUT_SHARE);
         let mut longest = Duration::ZERO;
-        for period in WASH_OUT_PERIODS {
-            // Two of three periods begin with a switch, or all of them with many placements.
-            let needed = period * arms.len() as u32 * SWITCHES as u32;
+        for (period, switches) in WASH_OUT_PERIODS {
+            let needed = period * arms.len() as u32 * switches as u32;
             if !longest.is_zero() && self.elapsed() + needed > limit {
                 break;
             }
             longest = period;
-            let wash_out = longest_wash_out(&self.switches(&arms, period)?);
+            let wash_out = longest_wash_out(&self.switches(&arms, period, switches)?);
             if let Some(wash_out) = wash_out.filter(|wash_out| *wash_out <= period.mul_f64(WASH_OUT_OF_PERIOD)) {
-                return Ok(wash_out);
+                return Ok(wash_out.mul_f64(WASH_OUT_MARGIN));
             }
         }
         Err(LiveAnswer::NotSettled { longest_period_s: longest.as_secs_f64() })
     }
 
-    /// Records at least [`SWITCHES`] switches to each placement, in random order.
-    fn switches(&mut self, arms: &[ArmId], period: Duration) -> Early<Vec<Switch>> {
+    /// Records at least `needed` switches to each placement, in random order.
+    fn switches(&mut self, arms: &[ArmId], period: Duration, needed: usize) -> Early<Vec<Switch>> {
         let schedule = Schedule { seed: self.plan.seed };
         let mut switches: Vec<Switch> = Vec::new();
         let count = |switches: &[Switch], arm: ArmId| switches.iter().filter(|switch| switch.to == arm).count();
         for block in 0.. {
-            if arms.iter().all(|arm| count(&switches, *arm) >= SWITCHES) {
+            if arms.iter().all(|arm| count(&switches, *arm) >= needed) {
                 break;
             }
             for arm in schedule.order(block, arms) {

@@ -106,7 +106,7 @@ impl TcpRequests {
         self.socket.send(&bytes, 0).map(drop)
     }
 
-    /// Receives messages until the kernel says that they are complete.
+    /// Receives messages until they are complete.
     fn receive(&self, sockets: &mut Vec<InetResponse>) -> Result<(), TcpRequestsError> {
         loop {
             let (bytes, _) = self.socket.recv_from_full()?;
@@ -230,7 +230,7 @@ mod tests {
         assert!(TcpRequests::open(port).is_ok());
         drop(listener);
         for port in [port, 0] {
-            let refused = TcpRequests::open(port).err().expect("nobody listens");
+            let refused = TcpRequests::open(port).err().expect("no service listens");
             assert_eq!(refused.to_string(), format!("no service listens on port {port}"));
         }
     }

@@ -338,8 +338,8 @@ const EXAMPLES: &[CommandExamples] = &[
                 "Compare NUMA nodes and L3 caches by the requests per second",
             ),
             example(
-                "nearfar live try --pid 1234 --metric tcp:8080 --placement 0-3 --placement 4-7 --budget 30m",
-                "Compare two sets of CPUs for half an hour",
+                "nearfar live try --pid 1234 --metric tcp:80 --placement 0-3 --budget 30m",
+                "Compare CPUs 0 to 3 with those found",
             ),
         ],
         &["live audit", "place", "restore"],

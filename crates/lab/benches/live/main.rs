@@ -1,0 +1,108 @@
+//! Measures what whole experiments on simulated services claim: the wash-out is measured, then placements are compared.
+//!
+//!   cargo bench -p lab --bench live -- [--repeats 400]
+//!
+//! Exit status 1 if a target is missed. `cargo test` runs a smoke size. Must not depend on how the experiment decides.
+
+mod service;
+#[path = "../../../model/benches/shared/mod.rs"]
+mod shared;
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use lab::live::{LivePlan, LiveRun, run};
+use model::analysis::live::LiveAnswer;
+use model::stats::statistics::median;
+use model::stats::switchback::{ArmId, Outcome};
+use service::{KINDS, Kind, Simulated};
+use shared::{Size, size};
+
+const BUDGET: Duration = Duration::from_secs(15 * 60);
+const GAIN: f64 = 0.03;
+/// Targets, in percent.
+const FALSE_MAX: f64 = 5.0;
+const FOUND_MIN: f64 = 90.0;
+/// First seed. No constant of the experiment was tuned on this or a later seed.
+const FIRST_SEED: u64 = 9_000_000;
+
+/// Results of one row, in percent of the experiments unless stated otherwise.
+#[derive(Default)]
+struct Row {
+    gains: f64,
+    losses: f64,
+    /// Percentage of the claimed intervals that contain the true change.
+    covered: f64,
+    /// Without a claim: the rate did not settle, or periods depended on the preceding ones.
+    refused: f64,
+    wash_out_s: f64,
+    minutes: f64,
+}
+
+fn main() -> ExitCode {
+    let Size { is_smoke, repeats } = size("--repeats", 2, 400);
+    let mut met = true;
+    println!("percent of {repeats} experiments; wash-out in seconds and minutes, median\n");
+    println!(
+        "{:<16} {:>12} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8}",
+        "service", "alternatives", "gain", "gains", "losses", "covered", "refused", "wash-out", "minutes"
+    );
+    for kind in &KINDS {
+        for (alternatives, gain) in [(1, 0.0), (3, 0.0), (1, GAIN), (3, GAIN)] {
+            let row = experiments(kind, alternatives, gain, repeats);
+            println!(
+                "{:<16} {alternatives:>12} {:>6} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9.2} {:>8.1}",
+                kind.name,
+                format!("{:.0} %", 100.0 * gain),
+                row.gains,
+                row.losses,
+                row.covered,
+                row.refused,
+                row.wash_out_s,
+                row.minutes
+            );
+            let is_met = if gain > 0.0 { row.gains >= FOUND_MIN } else { row.gains <= FALSE_MAX };
+            met &= is_met || !kind.has_targets;
+        }
+    }
+    if met || is_smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn experiments(kind: &Kind, alternatives: u32, gain: f64, repeats: usize) -> Row {
+    let runs: Vec<LiveRun> =
+        (0..repeats).map(|repeat| experiment(kind, alternatives, gain, FIRST_SEED + repeat as u64)).collect();
+    let percent = |count: usize, of: usize| 100.0 * count as f64 / of.max(1) as f64;
+    let count =
+        |holds: &dyn Fn(&LiveAnswer) -> bool| percent(runs.iter().filter(|run| holds(&run.answer)).count(), repeats);
+    let claims: Vec<bool> = runs.iter().filter_map(|run| covers(&run.answer, gain)).collect();
+    let middle = |values: Vec<f64>| median(&values).unwrap_or(f64::NAN);
+    Row {
+        gains: count(
+            &|answer| matches!(answer, LiveAnswer::Ended(Outcome::Gain { arm, .. }) if gain == 0.0 || *arm == ArmId(1)),
+        ),
+        losses: count(&|answer| matches!(answer, LiveAnswer::Ended(Outcome::Loss { .. }))),
+        refused: count(&|answer| matches!(answer, LiveAnswer::NotSettled { .. } | LiveAnswer::CarriedOver { .. })),
+        covered: percent(claims.iter().filter(|covered| **covered).count(), claims.len()),
+        wash_out_s: middle(runs.iter().filter_map(|run| Some(run.wash_out?.as_secs_f64())).collect()),
+        minutes: middle(runs.iter().map(|run| run.seconds / 60.0).collect()),
+    }
+}
+
+fn experiment(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> LiveRun {
+    let mut service = Simulated::new(kind, alternatives, gain, seed);
+    let plan = LivePlan { alternatives, seed, budget: BUDGET };
+    run(&mut service, &plan, &AtomicBool::new(false), &mut |_| {})
+}
+
+/// Returns whether the reported interval contains the true change; `None` without an interval.
+fn covers(answer: &LiveAnswer, gain: f64) -> Option<bool> {
+    match answer {
+        LiveAnswer::Ended(
+            Outcome::Gain { arm, change }
+            | Outcome::Loss { arm, change }
+            | Outcome::NoDifferenceSeen { arm, change, .. },
+        ) => Some(change.interval.contains(if *arm == ArmId(1) { gain } else { 0.0 })),
+        _ => None,
+    }
+}
