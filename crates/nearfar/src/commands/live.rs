@@ -1,6 +1,7 @@
 //! `nearfar live`: examines the placement of a running service, and compares it with others.
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lab::live::{LivePlan, LiveProgress};
@@ -83,13 +84,14 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         output::print(&dry_run(&subject, &experiment))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let trial = run_experiment(args, common, &subject, experiment, meter)?;
+    let (trial, is_interrupted) = run_experiment(args, common, &subject, experiment, meter)?;
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::live_trial(&trial))?,
         TextOrJson::Text => output::print(&report::live_trial(&trial, &output::stdout_style()))?,
     }
     Ok(match trial.answer {
-        LiveAnswer::Stopped { .. } => CliStatus::Interrupted.into(),
+        LiveAnswer::Stopped { .. } if is_interrupted => CliStatus::Interrupted.into(),
+        LiveAnswer::Stopped { .. } => CliStatus::Failure.into(),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -170,13 +172,14 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
     lines.join("\n") + "\n"
 }
 
+/// Returns the result, and whether a signal ended the experiment.
 fn run_experiment(
     args: &LiveTryArgs,
     common: &GlobalArgs,
     subject: &Subject,
     experiment: Experiment,
     meter: LiveMeter,
-) -> Result<LiveTrial, CliError> {
+) -> Result<(LiveTrial, bool), CliError> {
     let Experiment { threads, found, placements, plan } = experiment;
     let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
     // Declared first, so that it ends after the settings are restored.
@@ -189,9 +192,10 @@ fn run_experiment(
     let mut service = PlacedService::new(threads, &found, &cpus, meter);
     let mut progress = LiveLines::new(common.quiet, plan.budget);
     let run = lab::live::run(&mut service, &plan, &guard.stop, &mut |state| progress.show(state));
+    let is_interrupted = guard.stop.load(Ordering::Relaxed);
     guard.release();
     drop(restorer);
-    Ok(LiveTrial {
+    let trial = LiveTrial {
         subject: subject.name.clone(),
         metric: args.metric.clone(),
         placements,
@@ -203,7 +207,8 @@ fn run_experiment(
         race: run.switchback.as_ref().map(race_changes).unwrap_or_default(),
         answer: run.answer,
         pinned_threads: found.others.values().sum(),
-    })
+    };
+    Ok((trial, is_interrupted))
 }
 
 /// Progress on stderr.
