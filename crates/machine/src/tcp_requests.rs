@@ -55,12 +55,15 @@ impl TcpRequests {
     /// # Errors
     /// If no service listens on the port, or if the kernel does not report connections.
     pub fn open(port: u16) -> Result<Self, TcpRequestsError> {
+        // The kernel lists all ports for port 0.
+        if port == 0 {
+            return Err(TcpRequestsError::NotListening(port));
+        }
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         let mut requests = Self { port, socket, seen: HashMap::new(), total: 0 };
-        // The kernel lists all ports for port 0.
-        if port == 0 || requests.sockets(&StateFlags::LISTEN)?.is_empty() {
+        if requests.sockets(&StateFlags::LISTEN)?.is_empty() {
             return Err(TcpRequestsError::NotListening(port));
         }
         requests.read()?;
@@ -158,6 +161,18 @@ mod tests {
 
     use super::*;
 
+    /// Begins to count; `None`, with the reason printed, if the kernel does not report connections: an emulator of another
+    /// architecture does not.
+    fn open(test: &str, port: u16) -> Option<TcpRequests> {
+        match TcpRequests::open(port) {
+            Err(TcpRequestsError::Kernel(error)) => {
+                println!("skipped: {test}: NETLINK_SOCK_DIAG: {error}");
+                None
+            }
+            opened => Some(opened.expect("it listens")),
+        }
+    }
+
     /// A server that answers each byte with one byte, until its connections are closed.
     fn serve(listener: TcpListener, connections: usize) -> std::thread::JoinHandle<()> {
         std::thread::spawn(move || {
@@ -200,6 +215,10 @@ mod tests {
                 continue;
             };
             let port = listener.local_addr().expect("an address").port();
+            let name = "requests_of_old_new_and_closed_connections_are_counted";
+            if open(name, port).is_none() {
+                return;
+            }
             let server = serve(listener, 3);
             let mut old = connect(port, address);
             ask(&mut old, 7);
@@ -227,7 +246,9 @@ mod tests {
     fn port_without_a_service_is_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
-        assert!(TcpRequests::open(port).is_ok());
+        if open("port_without_a_service_is_refused", port).is_none() {
+            return;
+        }
         drop(listener);
         for port in [port, 0] {
             let refused = TcpRequests::open(port).err().expect("no service listens");
@@ -239,6 +260,9 @@ mod tests {
     fn counters_wrap_around() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
+        if open("counters_wrap_around", port).is_none() {
+            return;
+        }
         let server = serve(listener, 1);
         let mut stream = connect(port, "127.0.0.1");
         let mut requests = TcpRequests::open(port).expect("it listens");
