@@ -348,7 +348,9 @@ fn affinity_of_a_service_is_restored_after_a_kill() {
     let planned = preview(&site, false).unwrap().remove(0).to_string();
     assert!(planned.contains("would be restored to all allowed CPUs"), "{planned}");
     assert_eq!(restore(&site, false).unwrap().remove(0).outcome, RestoreStatus::Restored);
-    assert_eq!(threads.found().unwrap(), found);
+    let restored = threads.found().unwrap();
+    // Not the number of threads: an emulated process has more of them until it starts its program.
+    assert_eq!((restored.mask, restored.cpus), (found.mask.clone(), found.cpus.clone()));
 
     // A service that ends meanwhile leaves nothing to restore.
     let mut changed = AppliedSettings::begin(&site).unwrap();
