@@ -346,6 +346,8 @@ fn undo(
             }
             Ok(()) => match target::read_changed(root, change) {
                 CurrentValue::Value(value) if value == change.old => RestoreStatus::Restored,
+                // It ended meanwhile.
+                CurrentValue::Gone if change.target.can_disappear() => RestoreStatus::Ended,
                 other => RestoreStatus::Failed {
                     why: format!("the kernel accepted it, but reports {}", shown(&other)),
                     not_permitted: false,

@@ -254,7 +254,7 @@ pub fn restore_action(
 
 impl SettingTarget {
     /// Whether it can disappear for good, such as a process or the interrupt of an unplugged disk.
-    fn can_disappear(&self) -> bool {
+    pub fn can_disappear(&self) -> bool {
         self.is_process() || matches!(self, Self::File(path) if path.starts_with("proc/irq/"))
     }
 
