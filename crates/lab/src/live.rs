@@ -76,17 +76,16 @@ pub struct LiveRun {
 }
 
 /// State of an experiment, for display.
-pub struct LiveProgress<'a> {
+pub struct LiveProgress {
     pub phase: LivePhase,
     pub elapsed: Duration,
     /// Length of a period, with its wash-out.
     pub period: Duration,
     pub periods: usize,
-    pub switchback: Option<&'a Switchback>,
 }
 
 /// Receives the state after each block.
-pub type Observer<'a> = dyn FnMut(&LiveProgress<'_>) + 'a;
+pub type Observer<'a> = dyn FnMut(&LiveProgress) + 'a;
 
 impl LivePlan {
     /// Returns the shortest budget with which an experiment can make a claim, if the rate settles at once.
@@ -168,7 +167,7 @@ impl Experiment<'_, '_> {
                 NextStep::Block { phase, order } => {
                     let block = self.block(phase, &order, wash_out, measured)?;
                     switchback.push(block).map_err(|error| stopped(error.to_string()))?;
-                    self.report(phase.into(), period, Some(&switchback));
+                    self.report(phase.into(), period);
                 }
             }
         }
@@ -178,9 +177,9 @@ impl Experiment<'_, '_> {
         self.service.now().saturating_sub(self.began)
     }
 
-    fn report(&mut self, phase: LivePhase, period: Duration, switchback: Option<&Switchback>) {
+    fn report(&mut self, phase: LivePhase, period: Duration) {
         let (elapsed, periods) = (self.elapsed(), self.periods.len());
-        (self.observe)(&LiveProgress { phase, elapsed, period, periods, switchback });
+        (self.observe)(&LiveProgress { phase, elapsed, period, periods });
     }
 
     /// Switches between all placements until the wash-out of each is known, with longer periods if they are too short.
@@ -219,7 +218,7 @@ impl Experiment<'_, '_> {
                     switches.push(Switch { from: other(arm), to: arm, samples });
                 }
             }
-            self.report(LivePhase::WashOut, period, None);
+            self.report(LivePhase::WashOut, period);
         }
         Ok(switches)
     }

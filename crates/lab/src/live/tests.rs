@@ -10,7 +10,7 @@ struct Simulated {
     rates: Vec<f64>,
     /// Time constant of the approach to the steady rate after a switch, in seconds.
     lag_s: f64,
-    /// Placements that another program replaces in each second period.
+    /// Placement whose threads another program rebinds in every other period.
     stolen: Option<ArmId>,
     /// Total after which the counter cannot be read.
     fails_at: f64,
@@ -149,7 +149,7 @@ fn interruption_and_errors_end_the_experiment_with_a_reason() {
     let plan = LivePlan { alternatives: 1, seed: 1, budget: Duration::from_secs(15 * 60) };
     let stop = AtomicBool::new(false);
     let mut blocks = 0;
-    let mut observe = |_: &LiveProgress<'_>| {
+    let mut observe = |_: &LiveProgress| {
         blocks += 1;
         stop.store(blocks == 40, Ordering::Relaxed);
     };

@@ -40,7 +40,7 @@ fn placed_nodes(topology: &Topology, trial: &Trial) -> Option<NodeSet> {
     }
 }
 
-/// Adds the observations about the file of a command to the evidence of a trial.
+/// Adds the mapped and cached pages of a command's file to the evidence of its trial.
 pub(super) fn observe(topology: &Topology, trial: &Trial, evidence: &mut Evidence) {
     let Some(nodes) = nodes(topology, trial) else { return };
     if speed::program(trial) == MAPPER {

@@ -223,7 +223,7 @@ impl LiveLines {
         Self { quiet, budget, last: None }
     }
 
-    fn show(&mut self, state: &LiveProgress<'_>) {
+    fn show(&mut self, state: &LiveProgress) {
         let is_due = self.last.is_none_or(|last| state.elapsed >= last + LINE_INTERVAL);
         if self.quiet || !is_due {
             return;

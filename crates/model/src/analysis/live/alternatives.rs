@@ -7,8 +7,7 @@ use crate::values::topology::Topology;
 /// Maximum number of alternatives: with more, the budget is spent on choosing one.
 const ALTERNATIVES_MAX: usize = 8;
 
-/// Returns each NUMA node, and one L3 cache of each node, as far as the service may use their CPUs and needs no more of
-/// them. `found` are the CPUs on which it may run, `busy` the number of CPUs that it keeps busy.
+/// Returns the allowed CPUs of each NUMA node, and of one L3 cache of each node, if they are enough for the service. `found` are the CPUs on which it may run, `busy` the number of CPUs that it keeps busy.
 pub fn alternatives(topology: &Topology, found: &CpuSet, busy: f64) -> Vec<LivePlacement> {
     let nodes = topology.nodes.iter().map(|node| (format!("node:{}", node.os), node.cpus.intersection(found)));
     let nodes: Vec<(String, CpuSet)> = nodes.filter(|(_, cpus)| !cpus.is_empty()).collect();

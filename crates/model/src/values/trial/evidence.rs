@@ -122,8 +122,8 @@ pub struct Evidence {
     pub second: Option<Box<Evidence>>,
 }
 
-/// Minimum share of a program's pages that matters if they are remote: remote accesses take about twice as long, so a tenth
-/// of them costs several percent.
+/// Share of remote pages from which they matter: a remote access takes about twice as long, so a tenth of them costs several
+/// percent.
 pub const REMOTE_SHARE_MIN: f64 = 0.1;
 /// Minimum size of files whose memory node matters: smaller ones fit in the L2 cache of a core (1 to 2 MiB).
 pub const FILE_BYTES_MIN: u64 = 2 << 20;
