@@ -28,6 +28,7 @@ pub mod priority;
 pub mod probes;
 mod proc;
 pub mod residency;
+pub mod service_memory;
 pub mod service_threads;
 pub mod settings;
 pub mod stale;

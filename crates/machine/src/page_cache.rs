@@ -85,7 +85,7 @@ fn move_to(pages: &[*const u8], nodes: &[NodeId]) -> std::io::Result<()> {
     let nodes: Vec<i32> = nodes.iter().map(|node| node.0 as i32).collect();
     // The pages are queried afterwards.
     let mut status = vec![0; pages.len()];
-    syscall::move_pages(pages, &nodes, &mut status)
+    syscall::move_pages(0, pages, &nodes, false, &mut status)
 }
 
 /// Writes the dirty pages of a file to the disk and drops all of its pages from the page cache.

@@ -218,21 +218,30 @@ pub(crate) fn pages_status(pid: u32, pages: &[*const u8], status: &mut [c_int]) 
     .map(drop)
 }
 
-/// `move_pages(2)` with target nodes: moves pages of this process that no other process maps. A page that stays has the
-/// negated errno in its status. All slices must have the same length.
-pub(crate) fn move_pages(pages: &[*const u8], nodes: &[c_int], status: &mut [c_int]) -> io::Result<()> {
+/// Moves pages even if other processes map them; this requires `CAP_SYS_NICE`. include/uapi/linux/mempolicy.h.
+const MPOL_MF_MOVE_ALL: c_uint = 1 << 2;
+
+/// `move_pages(2)` with target nodes: moves pages of a process (0: this one), with `shared` also those that other processes
+/// map. A page that stays has the negated errno in its status. All slices must have the same length.
+pub(crate) fn move_pages(
+    pid: u32,
+    pages: &[*const u8],
+    nodes: &[c_int],
+    shared: bool,
+    status: &mut [c_int],
+) -> io::Result<()> {
     assert!(pages.len() == nodes.len() && pages.len() == status.len(), "move_pages uses one entry per page");
     // SAFETY: moving a page changes no content; the kernel reads and writes one entry per page of the slices, and does
     // not access the memory at the addresses.
     checked(|| unsafe {
         libc::syscall(
             libc::SYS_move_pages,
-            0 as c_int,
+            pid as c_int,
             pages.len() as c_ulong,
             pages.as_ptr(),
             nodes.as_ptr(),
             status.as_mut_ptr(),
-            MPOL_MF_MOVE as c_int,
+            (if shared { MPOL_MF_MOVE_ALL } else { MPOL_MF_MOVE }) as c_int,
         )
     })
     .map(drop)

@@ -4,7 +4,7 @@
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
 use model::analysis::gate::GateResult;
-use model::analysis::live::{LiveAudit, LiveTrial};
+use model::analysis::live::{AppliedChange, AppliedFinding, LiveAudit, LiveTrial, UndonePlacement};
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::residency::{CachedFile, Residency, ResidencySample};
 use model::analysis::size::SizeAnswer;
@@ -132,6 +132,23 @@ pub fn live_audit(subject: &str, audit: &LiveAudit) -> Value {
 /// "pinned_threads"}`; `arm` is an index into `placements`.
 pub fn live_trial(trial: &LiveTrial) -> Value {
     value(trial)
+}
+
+/// `{"subject","options","processes","placement","cpus","pinned","memory":{"nodes","percent"},"state","threads",
+/// "threads_elsewhere","memory_percent","moved":{"planned","moved","seconds","is_interrupted"},"numa_balancing",
+/// "permanent"}`.
+pub fn applied_change(change: &AppliedChange) -> Value {
+    value(change)
+}
+
+/// `{"applied":[…]}`, each with the fields of [`applied_change`] before `moved`.
+pub fn applied_findings(found: &[AppliedFinding]) -> Value {
+    json!({ "applied": value(&found) })
+}
+
+/// `{"undone":[{"subject","restored":[…],"moved","is_settled"}]}`; `restored` as of `restore`.
+pub fn undone(undone: &[UndonePlacement]) -> Value {
+    json!({ "undone": value(&undone) })
 }
 
 /// `{"files":[{"path","size","bytes","by_node","unattributed","margin","cached_percent","ranges":[[from,to]],

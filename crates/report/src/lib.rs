@@ -27,6 +27,7 @@ mod grid;
 pub mod html;
 pub mod json;
 pub mod live;
+pub mod live_applied;
 mod live_trial;
 pub mod map;
 pub mod number;

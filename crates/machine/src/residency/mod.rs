@@ -4,6 +4,7 @@
 mod file;
 mod pagemap;
 mod process;
+mod spans;
 mod subject;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,8 @@ use crate::syscall::{self, SyscallError};
 
 pub(crate) use file::open_own_file;
 pub use file::{FileError, cached_file};
+pub(crate) use spans::spans_of;
+pub use spans::{PageSpan, ProcessSpans};
 pub use subject::{SubjectError, descendants, find_container, find_pod, find_unit, processes_in, resolve_cgroup};
 
 /// A process that cannot be inspected.

@@ -120,7 +120,7 @@ fn ask(pid: u32, pages: &mut ProcessPages) -> io::Result<()> {
     Ok(())
 }
 
-fn mappings(pid: u32, unseen: &mut UnseenSet) -> io::Result<Vec<Mapping>> {
+pub(super) fn mappings(pid: u32, unseen: &mut UnseenSet) -> io::Result<Vec<Mapping>> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/maps"))?.take(MAPS_BYTES_MAX).read_to_end(&mut bytes)?;
     if bytes.len() as u64 == MAPS_BYTES_MAX {
@@ -133,7 +133,7 @@ fn mappings(pid: u32, unseen: &mut UnseenSet) -> io::Result<Vec<Mapping>> {
 }
 
 /// Returns the error of a process: it has ended, this process lacks the permission, or a call was refused.
-fn explain(proc: &Proc, pid: u32, error: &io::Error) -> InspectError {
+pub(super) fn explain(proc: &Proc, pid: u32, error: &io::Error) -> InspectError {
     // A process that is not yet reaped has no memory: its files in /proc return EACCES to users other than root, and
     // move_pages(2) returns EINVAL.
     let is_zombie = || proc.thread_stat(pid, pid).is_some_and(|stat| stat.state == 'Z');

@@ -1,6 +1,7 @@
 //! Describes the placement of a running service from observed threads and pages. Must not depend on how they are observed.
 
 mod alternatives;
+mod applied;
 mod findings;
 mod trial;
 
@@ -14,6 +15,10 @@ use crate::values::topology::Topology;
 use crate::values::units::Nanos;
 
 pub use alternatives::alternatives;
+pub use applied::{
+    AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, MovedMemory, UndonePlacement,
+    permanent_lines,
+};
 pub use findings::AuditFinding;
 pub use trial::{LiveAnswer, LivePeriod, LivePhase, LivePlacement, LiveTrial, race_changes};
 

@@ -71,6 +71,13 @@ impl Mapping {
         self.inode != 0
     }
 
+    /// Whether its pages belong to the processes that map them, and not to a file on a disk, whose cached pages are those
+    /// of all programs. `is_file_page` is false for pages that the process has copied to write.
+    pub fn is_own_memory(&self, system: FileSystem, is_file_page: bool) -> bool {
+        let part = self.part("", &BTreeSet::new(), system, is_file_page);
+        part.kind != MemoryKind::MappedFile
+    }
+
     /// Returns the part that its pages belong to. `is_file_page` is false for pages that the process has copied to write.
     pub(super) fn part(
         &self,

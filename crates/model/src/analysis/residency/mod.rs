@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::values::id_set::{CpuId, CpuSet, NodeId};
+use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
 use crate::values::units::Bytes;
 
 pub use maps::{FileSystem, Mapping, parse_mapping};
@@ -69,9 +69,18 @@ impl NodeBytes {
 
     /// Returns the share of the memory with a known node that is not on `node`, in percent; `None` without such memory.
     pub fn remote_percent(&self, node: NodeId) -> Option<f64> {
+        self.percent_where(|other| other != node)
+    }
+
+    /// Returns the share of the memory with a known node that is on `nodes`, in percent; `None` without such memory.
+    pub fn percent_on(&self, nodes: &NodeSet) -> Option<f64> {
+        self.percent_where(|node| nodes.contains(node))
+    }
+
+    fn percent_where(&self, is_counted: impl Fn(NodeId) -> bool) -> Option<f64> {
         let known: u64 = self.by_node.values().map(|bytes| bytes.0).sum();
-        let local = self.by_node.get(&node).map_or(0, |bytes| bytes.0);
-        (known > 0).then(|| 100.0 * (known - local) as f64 / known as f64)
+        let counted: u64 = self.by_node.iter().filter(|(node, _)| is_counted(**node)).map(|(_, bytes)| bytes.0).sum();
+        (known > 0).then(|| 100.0 * counted as f64 / known as f64)
     }
 }
 

@@ -23,6 +23,22 @@ pub struct PageRun {
 #[derive(Clone, Debug, Default)]
 pub struct SharedFiles(HashMap<(String, u64), RangeSet>);
 
+impl SharedFiles {
+    /// Adds resident pages of a mapping. Splits their addresses into pieces, each with whether its pages are in no mapping
+    /// that was added before.
+    pub fn add(&mut self, mapping: &Mapping, run: &PageRun) -> Vec<(Range<u64>, bool)> {
+        if !(run.is_file && mapping.has_file()) {
+            return vec![(run.range.clone(), true)];
+        }
+        // Address minus offset in the file is constant, and its difference may wrap.
+        let to_file = mapping.offset.wrapping_sub(mapping.start);
+        let in_file = run.range.start.wrapping_add(to_file)..run.range.end.wrapping_add(to_file);
+        let pages = self.0.entry((mapping.device.clone(), mapping.inode)).or_default();
+        let to_addresses = |piece: Range<u64>| piece.start.wrapping_sub(to_file)..piece.end.wrapping_sub(to_file);
+        pages.add(in_file).into_iter().map(|(piece, is_new)| (to_addresses(piece), is_new)).collect()
+    }
+}
+
 /// Number of a part in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PartIndex(usize);
@@ -70,16 +86,7 @@ impl ProcessPages {
             let name = if key.kind == MemoryKind::Heap { "heap" } else { "anonymous" };
             key = PartKey { kind: MemoryKind::HugePages, name: name.into() };
         }
-        if !(run.is_file && mapping.has_file()) {
-            self.plan(key, true, run.range.clone(), run.is_huge);
-            return;
-        }
-        // Address minus offset in the file is constant, and its difference may wrap.
-        let to_file = mapping.offset.wrapping_sub(mapping.start);
-        let in_file = run.range.start.wrapping_add(to_file)..run.range.end.wrapping_add(to_file);
-        let counted = shared.0.entry((mapping.device.clone(), mapping.inode)).or_default();
-        for (piece, is_new) in counted.add(in_file) {
-            let range = piece.start.wrapping_sub(to_file)..piece.end.wrapping_sub(to_file);
+        for (range, is_new) in shared.add(mapping, run) {
             self.plan(key.clone(), is_new, range, run.is_huge);
         }
     }

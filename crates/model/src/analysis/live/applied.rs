@@ -1,0 +1,210 @@
+//! A placement that was applied to a running service: what was applied, and whether it is still in effect. Must not depend
+//! on how a service is observed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::residency::NodeBytes;
+use crate::values::id_set::{CpuSet, NodeSet};
+use crate::values::shell::quote_argv;
+use crate::values::undo::{Restored, ServiceProcesses};
+use crate::values::units::Bytes;
+
+/// Part of the memory that may leave its nodes before the placement counts as lost, in percent of the memory.
+const MEMORY_LOST_PERCENT: f64 = 10.0;
+
+/// A placement that was applied. It is stored next to the undo journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppliedPlacement {
+    /// `unit redis`.
+    pub subject: String,
+    /// The options that name the service.
+    pub options: Vec<String>,
+    pub processes: ServiceProcesses,
+    /// As it was requested.
+    pub placement: String,
+    /// CPUs of all threads, except those with one of the affinities `pinned`, which the program had set itself.
+    pub cpus: CpuSet,
+    pub pinned: Vec<CpuSet>,
+    /// `None` if the placement names no memory.
+    pub memory: Option<AppliedMemory>,
+}
+
+/// Where the memory is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppliedMemory {
+    pub nodes: NodeSet,
+    /// Percentage of the memory that was on these nodes afterwards.
+    pub percent: f64,
+}
+
+/// Whether an applied placement is in effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AppliedState {
+    InEffect,
+    /// Threads may run on other CPUs, for example because the service was restarted.
+    ThreadsLost,
+    /// Memory is on other nodes.
+    MemoryLost,
+    /// The service has no processes.
+    Ended,
+}
+
+/// An applied placement as it was found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AppliedFinding {
+    #[serde(flatten)]
+    pub placement: AppliedPlacement,
+    pub state: AppliedState,
+    pub threads: usize,
+    /// Threads that may run on other CPUs.
+    pub threads_elsewhere: usize,
+    /// Percentage of the memory on the nodes of the placement; `None` if it names none, or if it cannot be inspected.
+    pub memory_percent: Option<f64>,
+}
+
+impl AppliedPlacement {
+    /// Returns the command that applies it again.
+    pub fn apply_command(&self) -> String {
+        let words = ["nearfar", "live", "apply"].map(str::to_owned).into_iter().chain(self.options.clone());
+        quote_argv(&words.chain(["--placement".into(), self.placement.clone()]).collect::<Vec<_>>())
+    }
+
+    /// Judges the affinity of each thread, and the memory by node if it could be inspected.
+    pub fn judge(self, masks: &[CpuSet], memory: Option<&NodeBytes>) -> AppliedFinding {
+        let is_elsewhere = |mask: &&CpuSet| !mask.is_subset(&self.cpus) && !self.pinned.contains(mask);
+        let threads_elsewhere = masks.iter().filter(is_elsewhere).count();
+        let memory_percent = self.memory.as_ref().zip(memory).and_then(|(applied, now)| now.percent_on(&applied.nodes));
+        let is_lost = |applied: &AppliedMemory| {
+            memory_percent.is_some_and(|percent| percent < applied.percent - MEMORY_LOST_PERCENT)
+        };
+        let state = match () {
+            () if masks.is_empty() => AppliedState::Ended,
+            () if threads_elsewhere > 0 => AppliedState::ThreadsLost,
+            () if self.memory.as_ref().is_some_and(is_lost) => AppliedState::MemoryLost,
+            () => AppliedState::InEffect,
+        };
+        AppliedFinding { placement: self, state, threads: masks.len(), threads_elsewhere, memory_percent }
+    }
+}
+
+/// Result of applying a placement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AppliedChange {
+    #[serde(flatten)]
+    pub finding: AppliedFinding,
+    /// `None` if the placement names no memory.
+    pub moved: Option<MovedMemory>,
+    /// Whether automatic NUMA balancing is on, which may move the pages back.
+    pub numa_balancing: bool,
+    /// Lines that make it permanent, if there are any.
+    pub permanent: Vec<String>,
+}
+
+/// Memory that was moved between nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct MovedMemory {
+    /// Memory that was elsewhere.
+    pub planned: Bytes,
+    /// Memory that was found on its node afterwards.
+    pub moved: Bytes,
+    pub seconds: f64,
+    /// Whether it was interrupted.
+    pub is_interrupted: bool,
+}
+
+/// Result of undoing an applied placement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct UndonePlacement {
+    pub subject: String,
+    pub restored: Vec<Restored>,
+    /// Memory that was moved back; `None` if none had been moved.
+    pub moved: Option<MovedMemory>,
+    /// Whether nothing is left to undo.
+    pub is_settled: bool,
+}
+
+/// Returns lines that make a placement permanent for a service with these options. There are none for pods, whose CPUs the
+/// kubelet chooses, and for cgroups.
+pub fn permanent_lines(options: &[String], cpus: &CpuSet, nodes: Option<&NodeSet>) -> Vec<String> {
+    let [option, name] = options else { return Vec::new() };
+    let nodes = nodes.map(ToString::to_string);
+    match option.as_str() {
+        "--unit" => {
+            let memory = nodes.map(|nodes| ["NUMAPolicy=bind".to_owned(), format!("NUMAMask={nodes}")]);
+            let service = ["[Service]".to_owned(), format!("CPUAffinity={cpus}")];
+            let head = quote_argv(&["systemctl", "edit", name]);
+            std::iter::once(head).chain(service).chain(memory.into_iter().flatten()).collect()
+        }
+        "--container" => {
+            let mut words = vec!["docker".to_owned(), "update".into(), format!("--cpuset-cpus={cpus}")];
+            words.extend(nodes.map(|nodes| format!("--cpuset-mems={nodes}")));
+            words.push(name.clone());
+            vec![quote_argv(&words)]
+        }
+        "--pid" => {
+            let memory = nodes.map(|nodes| format!(" -m {nodes}")).unwrap_or_default();
+            vec![format!("numactl -C {cpus}{memory} -- COMMAND")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::values::id_set::NodeId;
+    use crate::values::units::Bytes;
+
+    fn cpus(list: &str) -> CpuSet {
+        CpuSet::parse_list(list).unwrap()
+    }
+
+    fn applied() -> AppliedPlacement {
+        let memory = AppliedMemory { nodes: NodeSet::parse_list("1").unwrap(), percent: 98.0 };
+        AppliedPlacement {
+            subject: "unit redis".into(),
+            options: vec!["--unit".into(), "redis".into()],
+            processes: ServiceProcesses::Cgroup("sys/fs/cgroup/system.slice/redis.service".into()),
+            placement: "node:1".into(),
+            cpus: cpus("4-7"),
+            pinned: vec![cpus("0")],
+            memory: Some(memory),
+        }
+    }
+
+    fn on_nodes(bytes: [u64; 2]) -> NodeBytes {
+        let by_node: BTreeMap<_, _> = (0..).map(NodeId).zip(bytes.map(Bytes)).collect();
+        NodeBytes { bytes: Bytes(bytes.iter().sum()), by_node, ..NodeBytes::default() }
+    }
+
+    #[test]
+    fn state_depends_on_threads_and_memory() {
+        let (here, pinned, all) = (cpus("4-7"), cpus("0"), cpus("0-7"));
+        let state =
+            |masks: &[CpuSet], memory: Option<[u64; 2]>| applied().judge(masks, memory.map(on_nodes).as_ref()).state;
+        assert_eq!(state(&[here.clone(), pinned.clone()], Some([10, 90])), AppliedState::InEffect);
+        assert_eq!(state(&[here.clone(), cpus("5")], None), AppliedState::InEffect, "bound by the program since");
+        assert_eq!(state(&[here.clone(), all], Some([0, 100])), AppliedState::ThreadsLost);
+        assert_eq!(state(std::slice::from_ref(&here), Some([13, 87])), AppliedState::MemoryLost);
+        assert_eq!(state(&[], None), AppliedState::Ended);
+        let unbound = AppliedPlacement { memory: None, ..applied() }.judge(&[here], Some(&on_nodes([100, 0])));
+        assert_eq!((unbound.state, unbound.memory_percent), (AppliedState::InEffect, None));
+    }
+
+    #[test]
+    fn commands_name_the_service() {
+        assert_eq!(applied().apply_command(), "nearfar live apply --unit redis --placement node:1");
+        let nodes = NodeSet::parse_list("1").unwrap();
+        let lines =
+            |option: &str, nodes| permanent_lines(&[option.into(), "db".into()], &cpus("4-7"), nodes).join("; ");
+        let unit = "systemctl edit db; [Service]; CPUAffinity=4-7; NUMAPolicy=bind; NUMAMask=1";
+        assert_eq!(lines("--unit", Some(&nodes)), unit);
+        assert_eq!(lines("--unit", None), "systemctl edit db; [Service]; CPUAffinity=4-7");
+        assert_eq!(lines("--container", Some(&nodes)), "docker update --cpuset-cpus=4-7 --cpuset-mems=1 db");
+        assert_eq!(lines("--pid", Some(&nodes)), "numactl -C 4-7 -m 1 -- COMMAND");
+        assert_eq!(lines("--pod", Some(&nodes)), "");
+    }
+}
