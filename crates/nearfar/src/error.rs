@@ -40,6 +40,13 @@ pub enum CliStatus {
     Interrupted = 130,
 }
 
+impl CliStatus {
+    /// The status of a refused operation of the kernel.
+    pub fn of_io(error: &std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::PermissionDenied { Self::NotPermitted } else { Self::Failure }
+    }
+}
+
 /// An error with an optional hint, and the exit status.
 #[derive(Debug)]
 pub struct CliError {

@@ -6,7 +6,10 @@ mod subject;
 use std::collections::BTreeSet;
 
 use model::experiments::experiment::{ExpandedCommand, Experiment, NamedCommand, ParameterList, expand_command};
+use model::placements::placement::offer;
+use model::values::placement::Placement;
 use model::values::shell::quote_argv;
+use model::values::topology::Topology;
 use model::values::units::Nanos;
 use store::Store;
 
@@ -17,7 +20,8 @@ use crate::app::run_guard::GuardRequest;
 use crate::app::session::SessionRequest;
 use crate::app::target_machine::MachineRequest;
 use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
-use crate::error::CliError;
+use crate::error::{CliError, CliStatus};
+use crate::suggestion;
 
 pub use server::{metric_label, metric_objective, metric_parameters, server_and_load, server_parameters};
 pub use subject::{Subject, inspect_error};
@@ -93,6 +97,22 @@ pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliE
         pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
     };
     texts.iter().map(pair).collect()
+}
+
+/// Returns the placement that the user named for a running service. The threads exist already, so all of them may run on
+/// all CPUs of the placement.
+///
+/// # Errors
+/// If the name is invalid, or if the machine does not have the placement.
+pub fn live_placement(topology: &Topology, text: &str) -> Result<Placement, CliError> {
+    let loose = if text.starts_with('-') { format!("{text} loose") } else { format!("{text}+loose") };
+    let named = |text: &str| offer(topology, text, None, workloads::offers(), &[]);
+    // Placements without CPUs cannot have the part.
+    let loose = named(&loose).ok().filter(|offer| offer.placement.is_ok());
+    let offer = loose.map_or_else(|| named(text), Ok).map_err(|error| {
+        CliError::usage(error).maybe_hint(suggestion::policy_hint(std::slice::from_ref(&text.to_owned())).as_deref())
+    })?;
+    offer.placement.map_err(|reason| CliError::with(CliStatus::Skipped, format!("{text}: {reason}")))
 }
 
 /// Parses the duration of an option, which must not be zero.

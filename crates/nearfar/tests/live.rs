@@ -1,6 +1,7 @@
 //! `nearfar live` on real processes: audits, and experiments that are interrupted, killed or refused.
 
 mod rights;
+mod running;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::rights::is_root;
+use crate::running::{Running, allowed};
 
 fn nearfar(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nearfar")).args(["live", "audit"]).args(args).output().expect("the program starts")
@@ -15,27 +17,6 @@ fn nearfar(args: &[&str]) -> Output {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A process that is ended with the test.
-struct Running(Child);
-
-impl Running {
-    fn start(program: &str, args: &[&str]) -> Self {
-        let child = Command::new(program).args(args).stdout(Stdio::null()).stdin(Stdio::null()).spawn();
-        Self(child.unwrap_or_else(|error| panic!("{program}: {error}")))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Returns the audit of a process; `None`, with the reason printed, if pages cannot be queried here.
@@ -130,12 +111,6 @@ struct Trying {
     state: tempfile::TempDir,
     service: Running,
     found: String,
-}
-
-/// CPUs on which a process may run.
-fn allowed(pid: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim().into()
 }
 
 /// Waits until a condition holds.

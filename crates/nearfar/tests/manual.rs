@@ -8,7 +8,7 @@ const SECTIONS: [&str; 8] =
     ["NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"];
 
 /// Number of commands below `graph`, `fleet` and `live`.
-const NESTED_COMMANDS: usize = 9;
+const NESTED_COMMANDS: usize = 12;
 
 const COMMANDS: [&str; 27] = [
     "expand",

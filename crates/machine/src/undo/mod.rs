@@ -5,6 +5,7 @@ mod journal;
 mod target;
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use model::values::undo::{
@@ -28,6 +29,8 @@ pub struct SettingsRoot {
 /// Subdirectory of the state directory with a separate journal for each process that expands a program's memory,
 /// because several of them may run concurrently with each other and with a measurement.
 const EXPANSIONS: &str = "expand";
+/// Subdirectory of the state directory with a separate journal for each change that is kept after this process has ended.
+const APPLIED: &str = "applied";
 
 impl SettingsRoot {
     /// Returns the location with a separate journal for this process.
@@ -36,6 +39,21 @@ impl SettingsRoot {
         let pid = std::process::id();
         let started = process(Path::new("/"), pid).map_or(0, |(_, started)| started);
         Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{started}")) }
+    }
+
+    /// Returns a new location with a separate journal, for changes that are kept until they are restored on request.
+    ///
+    /// # Errors
+    /// If the kernel returns no random bytes for its name.
+    pub fn new_applied(&self) -> io::Result<Self> {
+        Ok(Self { root: self.root.clone(), state: self.state.join(APPLIED).join(files::random_name()?) })
+    }
+
+    /// Returns the locations of all changes that are kept.
+    pub fn applied(&self) -> Vec<Self> {
+        let dir = self.state.join(APPLIED);
+        let location = |name: String| Self { root: self.root.clone(), state: dir.join(name) };
+        sysfs::names(&dir).into_iter().map(location).collect()
     }
 
     /// Returns the locations of all other processes with a separate journal, running or not.
@@ -189,6 +207,11 @@ impl AppliedSettings {
         }
     }
 
+    /// Leaves the settings changed. The journal remains, so that [`restore`] of this location restores them.
+    pub fn keep(mut self) {
+        self.changes.clear();
+    }
+
     /// Keeps a file open until the settings are restored.
     pub(crate) fn hold(&mut self, file: File) {
         self.held.push(file);
@@ -275,6 +298,14 @@ fn restore_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, Change
         forget_one(site)?;
     }
     Ok(restore_changes(site, &journal, &changes, force))
+}
+
+/// Returns the changes in the journal, in effect or not, oldest first.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn journalled(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
+    read_journal(&Journal::in_dir(&site.state))
 }
 
 /// Deletes the journal without restoring the changes.

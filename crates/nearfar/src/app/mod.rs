@@ -1,6 +1,7 @@
 //! The operations behind the commands and the servers: opens the store, plans, resumes or begins a run, executes it, and returns its
 //! findings. Must not depend on command lines, print results or choose exit statuses.
 
+pub mod applied;
 pub mod catalogue;
 pub mod compare;
 pub mod exec;

@@ -342,7 +342,32 @@ const EXAMPLES: &[CommandExamples] = &[
                 "Compare CPUs 0 to 3 with those found",
             ),
         ],
-        &["live audit", "place", "restore"],
+        &["live audit", "live apply", "place", "restore"],
+    ),
+    entry(
+        "live apply",
+        &[
+            example("nearfar live apply --unit redis --placement node:1", "Move a unit and its memory to node 1"),
+            example("nearfar live apply --pid 1234 --placement 0-3", "Place the threads, and leave the memory"),
+            example("nearfar live apply --pid 1234 --placement '-i 0,1'", "Interleave the memory over two nodes"),
+        ],
+        &["live try", "live undo", "live watch"],
+    ),
+    entry(
+        "live undo",
+        &[
+            example("nearfar live undo --unit redis", "Put a unit back as it was found"),
+            example("nearfar live undo --all", "Undo all applied placements"),
+        ],
+        &["live apply", "live watch", "restore"],
+    ),
+    entry(
+        "live watch",
+        &[
+            example("nearfar live watch --once", "List applied placements; status 1 if one is lost"),
+            example("nearfar live watch --every 10m --format json", "Print a line of JSON every ten minutes"),
+        ],
+        &["live apply", "live undo"],
     ),
     entry(
         "files",

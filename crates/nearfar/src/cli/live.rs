@@ -17,6 +17,13 @@ pub enum LiveCommand {
     Audit(LiveAuditArgs),
     /// Compare CPU placements of a running service by its own rate of work, and put the service back
     Try(LiveTryArgs),
+    /// Place a running service until it ends or the placement is undone: its threads, and its memory if the placement names
+    /// memory
+    Apply(LiveApplyArgs),
+    /// Undo an applied placement: every thread and page as they were found
+    Undo(LiveUndoArgs),
+    /// List applied placements, and report which of them are lost
+    Watch(LiveWatchArgs),
 }
 
 /// `nearfar live audit`
@@ -59,6 +66,60 @@ pub struct LiveTryArgs {
     #[arg(long)]
     pub wait: bool,
     /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar live apply`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("service").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod"]))]
+pub struct LiveApplyArgs {
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+    /// Policy, numactl's options or CPUs. node:N also moves the memory to node N
+    #[arg(long, value_name = "PLACEMENT", allow_hyphen_values = true)]
+    pub placement: String,
+    /// Print what would be done, without doing it
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Wait until no other measurement uses the machine
+    #[arg(long)]
+    pub wait: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar live undo`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("service").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod", "all"]))]
+pub struct LiveUndoArgs {
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+    /// All applied placements
+    #[arg(long)]
+    pub all: bool,
+    /// Wait until no other measurement uses the machine
+    #[arg(long)]
+    pub wait: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: TextOrJson,
+}
+
+/// `nearfar live watch`
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("service").multiple(false).args(["pid", "unit", "cgroup", "container", "pod"]))]
+pub struct LiveWatchArgs {
+    #[command(flatten)]
+    pub subject: SubjectArgs,
+    /// Interval between checks
+    #[arg(long, value_name = "DURATION", default_value = "1h")]
+    pub every: String,
+    /// Check once; the exit status is 1 if a placement is lost
+    #[arg(long, conflicts_with = "every")]
+    pub once: bool,
+    /// Output format; with json, each check is one line
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
 }

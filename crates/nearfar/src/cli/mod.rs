@@ -40,7 +40,7 @@ pub use fleet::{
 pub use gate::{GateArgs, GateFormat, GateOutputArgs};
 pub use graph::{BuildArgs, EdgeFormat, EdgesArgs, GraphArgs, GraphCommand, GraphCommandArgs, InfoArgs};
 pub use guard::{GuardArgs, RestoreArgs};
-pub use live::{LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs};
+pub use live::{LiveApplyArgs, LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs, LiveUndoArgs, LiveWatchArgs};
 pub use map::{MapCommandArgs, MapFormat};
 pub use measure::{CommandListArgs, MeasureExportArgs};
 pub use place::{Objective, PlaceArgs, Prior};

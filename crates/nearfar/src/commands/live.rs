@@ -1,4 +1,6 @@
-//! `nearfar live`: examines the placement of a running service, and compares it with others.
+//! `nearfar live`: examines the placement of a running service, compares it with others, and applies one.
+
+mod apply;
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -10,7 +12,6 @@ use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
     Activity, LiveAnswer, LiveAudit, LivePhase, LivePlacement, LiveTrial, alternatives, race_changes,
 };
-use model::placements::placement::offer;
 use model::values::placement::MemoryPolicy;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
@@ -22,8 +23,8 @@ use crate::app::run_guard::{GuardRequest, RunGuard};
 use crate::app::target_machine::read_topology;
 use crate::cli::{GlobalArgs, LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
+use crate::output;
 use crate::requests::{self, Subject};
-use crate::{output, suggestion};
 
 /// Observation of the CPUs that a service needs.
 const OBSERVED: Duration = Duration::from_secs(1);
@@ -36,6 +37,9 @@ pub fn run(args: &LiveArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         LiveCommand::Audit(args) => audit(args, common),
         LiveCommand::Try(args) => try_placements(args, common),
+        LiveCommand::Apply(args) => apply::apply(args, common),
+        LiveCommand::Undo(args) => apply::undo(args, common),
+        LiveCommand::Watch(args) => apply::watch(args),
     }
 }
 
@@ -134,11 +138,7 @@ fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
 
 /// Reads a placement that consists of CPUs only.
 fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LivePlacement, CliError> {
-    let offer = offer(topology, text, None, workloads::offers(), &[]);
-    let offer = offer.map_err(|error| {
-        CliError::usage(error).maybe_hint(suggestion::policy_hint(std::slice::from_ref(&text.to_owned())).as_deref())
-    })?;
-    let chosen = offer.placement.map_err(|reason| CliError::with(CliStatus::Skipped, format!("{text}: {reason}")))?;
+    let chosen = requests::live_placement(topology, text)?;
     let cpus = chosen.cpus();
     let refuse = |why: &str| Err(CliError::usage(format!("--placement {text}: {why}")));
     let has_only_cpus = chosen.memory == MemoryPolicy::Kernel && chosen.interrupts.is_empty() && chosen.files.is_none();
@@ -159,7 +159,8 @@ fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LiveP
 /// Lists the system calls, one line each.
 fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
     let Experiment { threads, found, placements, plan } = experiment;
-    let mut lines = vec![format!("{}: {} threads may run on {}", subject.name, found.threads, found.cpus.described())];
+    let mut lines =
+        vec![format!("{}: {} of its threads may run on {}", subject.name, found.threads, found.cpus.described())];
     let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
     lines.extend(
         changed

@@ -19,6 +19,8 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 pub struct Subject {
     /// `unit redis`.
     pub name: String,
+    /// The options that name it: `--unit redis`.
+    pub options: Vec<String>,
     source: Source,
 }
 
@@ -30,25 +32,30 @@ enum Source {
 }
 
 impl Subject {
+    /// Returns the options that name it, whether it exists or not.
+    pub fn named(args: &SubjectArgs) -> Vec<String> {
+        let (kind, name) = kind_and_name(args);
+        vec![format!("--{kind}"), name]
+    }
+
     /// Finds the processes.
     ///
     /// # Errors
     /// If there is no such cgroup, or several.
     pub fn new(args: &SubjectArgs) -> Result<Self, CliError> {
-        if let Some(pid) = args.pid {
-            return Ok(Self { name: format!("process {pid}"), source: Source::Tree(pid) });
-        }
-        let (name, dir) = if let Some(unit) = &args.unit {
-            (format!("unit {unit}"), find_unit(unit))
-        } else if let Some(container) = &args.container {
-            (format!("container {}", container.text), find_container(&container.id, &container.text))
-        } else if let Some(pod) = &args.pod {
-            (format!("pod {pod}"), find_pod(pod))
-        } else {
-            let path = args.cgroup.as_deref().unwrap_or(Path::new("/"));
-            (format!("cgroup {}", path.display()), resolve_cgroup(path))
+        let (kind, name) = kind_and_name(args);
+        let dir = match (args.pid, &args.container) {
+            (Some(pid), _) => {
+                let (name, options) = (format!("process {pid}"), Self::named(args));
+                return Ok(Self { name, options, source: Source::Tree(pid) });
+            }
+            (_, Some(container)) => find_container(&container.id, &container.text),
+            _ if kind == "unit" => find_unit(&name),
+            _ if kind == "pod" => find_pod(&name),
+            _ => resolve_cgroup(Path::new(&name)),
         };
-        Ok(Self { name, source: Source::Cgroup(dir.map_err(CliError::usage)?) })
+        let source = Source::Cgroup(dir.map_err(CliError::usage)?);
+        Ok(Self { name: format!("{kind} {name}"), options: Self::named(args), source })
     }
 
     /// Returns the processes that exist now.
@@ -103,6 +110,20 @@ impl Subject {
             all => format!("{}, {} processes", self.name, all.len()),
         }
     }
+}
+
+/// Returns the option that names the processes, and its value.
+fn kind_and_name(args: &SubjectArgs) -> (&'static str, String) {
+    let SubjectArgs { pid, unit, cgroup, container, pod } = args;
+    let named = [
+        pid.map(|pid| ("pid", pid.to_string())),
+        unit.clone().map(|unit| ("unit", unit)),
+        container.as_ref().map(|container| ("container", container.text.clone())),
+        pod.clone().map(|pod| ("pod", pod)),
+        cgroup.as_ref().map(|path| ("cgroup", path.display().to_string())),
+    ];
+    // The argument parser requires one of them.
+    named.into_iter().flatten().next().unwrap_or(("cgroup", "/".into()))
 }
 
 /// Returns the error of an inspection with its exit status.

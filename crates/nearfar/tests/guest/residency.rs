@@ -256,6 +256,46 @@ fn audit_finds_remote_memory() {
     assert!(["node:0", "node:1"].contains(&node), "the node of its thread: {audit:#}");
 }
 
+/// Returns the pages of the service by node, without cached files, and the CPUs of its thread.
+fn service_state(job: &JobOutput, state: &str) -> (Pages, String) {
+    let found = job.json(&format!("{state}-where"), &[0]);
+    let mut all = Pages::new();
+    for kind in ["heap", "anonymous", "huge-pages", "stack"] {
+        pages(&found, kind, "").into_iter().for_each(|(node, count)| *all.entry(node).or_insert(0) += count);
+    }
+    let status = job.text(&format!("{state}-status"));
+    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("a list of CPUs");
+    (all, cpus.trim().into())
+}
+
+#[test]
+fn applied_placement_moves_threads_and_memory_and_is_undone() {
+    let Some(job) = job_output("applied_placement_moves_threads_and_memory_and_is_undone") else { return };
+    let found = service_state(job, "found");
+    let total: u64 = found.0.values().sum();
+    assert!(total >= (24 << 20) / PAGE && found.1 == "0-7", "{found:?}");
+    let change = job.json("applied", &[0]);
+    assert_eq!((&change["cpus"], &change["state"]), (&json!("4-7"), &json!("in-effect")), "{change:#}");
+    assert_eq!(change["moved"]["planned"], change["moved"]["moved"], "{change:#}");
+    assert_eq!(service_state(job, "applied"), ([(1, total)].into(), "4-7".into()));
+    assert_eq!(job.json("watched", &[0])["applied"][0]["state"], "in-effect");
+    let lost = &job.json("lost", &[1])["applied"][0];
+    assert_eq!((&lost["state"], &lost["threads_elsewhere"]), (&json!("memory-lost"), &json!(0)), "{lost:#}");
+    assert_eq!(job.json("undone", &[0])["undone"][0]["is_settled"], true);
+    assert_eq!(service_state(job, "undone"), found);
+}
+
+#[test]
+fn interrupted_and_killed_changes_are_undone() {
+    let Some(job) = job_output("interrupted_and_killed_changes_are_undone") else { return };
+    let found = service_state(job, "found");
+    assert_eq!(service_state(job, "interrupted"), found);
+    assert_eq!(job.text("killed").lines().count(), 1, "the killed change left its directory");
+    assert_eq!(job.json("cleaned", &[0])["undone"].as_array().map(Vec::len), Some(1));
+    assert_eq!(service_state(job, "cleaned"), found);
+    assert_eq!(job.text("nothing").trim(), "No placement is applied.");
+}
+
 #[test]
 fn winner_of_a_search_includes_its_files() {
     let Some(job) = job_output("winner_of_a_search_includes_its_files") else { return };

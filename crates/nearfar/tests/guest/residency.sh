@@ -28,9 +28,38 @@ for case in 0 1 2 3 4 5 6 7 8 9; do plant $case 2>/dev/null; done
 # A service whose memory is on the node without CPUs.
 meddle bound 2 meddle hold 24 600000 &
 pid=$!
-has_memory() { [ "$(nearfar where --pid $pid --format json | grep -c '"heap"\|"anonymous"')" -gt 0 ]; }
+has_memory() { awk '/^VmRSS/ { exit $2 < 24 * 1024 }' /proc/$pid/status; }
 wait_for has_memory
 step audit nearfar live audit --pid $pid --duration 300ms --format json
+
+# The same service is moved to node 1, and back. Between, its pages are migrated away.
+state() { # NAME
+    step "$1-where" nearfar where --pid $pid --format json
+    step "$1-status" cat /proc/$pid/status
+}
+state found
+step applied nearfar live apply --pid $pid --placement node:1 --format json
+state applied
+step watched nearfar live watch --once --format json
+meddle migrate $pid 1 0
+step lost nearfar live watch --once --format json
+step undone nearfar live undo --pid $pid --format json
+state undone
+
+# The change is interrupted and killed while it moves memory.
+has_pages() { ls /var/lib/nearfar/applied/*/pages >/dev/null 2>&1; }
+apply_until() { # SIGNAL
+    nearfar live apply --pid $pid --placement node:0 >/dev/null 2>&1 & apply=$!
+    wait_for has_pages
+    kill -"$1" $apply; wait $apply
+}
+apply_until INT
+state interrupted
+apply_until KILL
+step killed ls /var/lib/nearfar/applied
+step cleaned nearfar live undo --all --format json
+state cleaned
+step nothing nearfar live watch --once
 kill $pid; wait $pid
 
 # A file that is cached in part: pages 64 to 191 are dropped.

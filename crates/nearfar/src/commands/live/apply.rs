@@ -1,0 +1,218 @@
+//! `nearfar live apply`, `undo` and `watch`: placements of running services that are kept.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use machine::service_memory::Destination;
+use machine::service_threads::FoundMask;
+use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState};
+use model::values::id_set::{CpuSet, NodeSet};
+use model::values::placement::{MemoryPolicy, Placement};
+use model::values::topology::Topology;
+use model::values::units::{Bytes, Nanos};
+
+use crate::app::applied::{Applied, ApplyRequest};
+use crate::app::forwarded_signals;
+use crate::app::run_guard::{GuardRequest, RunGuard, site};
+use crate::app::target_machine::read_topology;
+use crate::cli::{GlobalArgs, LiveApplyArgs, LiveUndoArgs, LiveWatchArgs, SubjectArgs, TextOrJson};
+use crate::error::{CliError, CliStatus, CommandResult};
+use crate::output;
+use crate::requests::{self, Subject};
+
+/// Minimum interval between lines of progress.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+pub fn apply(args: &LiveApplyArgs, common: &GlobalArgs) -> CommandResult {
+    let subject = Subject::new(&args.subject)?;
+    subject.processes()?;
+    let request = request(args, &subject)?;
+    if args.dry_run {
+        output::print(&dry_run(&subject, &request)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let guard = acquire(args.wait, common)?;
+    let site = site(None);
+    for earlier in Applied::of(&site, request.threads.processes())? {
+        if !common.quiet {
+            message!("{}: undoing {}, which was applied earlier", subject.name, earlier.placement.placement);
+        }
+        earlier.undo(&guard.stop, &mut MoveLines::new("moving memory back", common.quiet).observer())?;
+    }
+    // The earlier placement may have been the one found.
+    let request = self::request(args, &subject)?;
+    let mut lines = MoveLines::new("moving memory", common.quiet);
+    let change = Applied::apply(&site, request, &guard.stop, &mut lines.observer())?;
+    guard.release();
+    match args.format {
+        TextOrJson::Json => output::print_json(&report::json::applied_change(&change))?,
+        TextOrJson::Text => output::print(&report::live_applied::change(&change, &output::stdout_style()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the machine lock: a change of a placement would disturb a measurement.
+fn acquire(wait: bool, common: &GlobalArgs) -> Result<RunGuard, CliError> {
+    let request = GuardRequest { wait, quiet: common.quiet, ..GuardRequest::default() };
+    RunGuard::acquire(&request, false, || Ok(())).map(|(guard, ())| guard)
+}
+
+fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliError> {
+    let threads = subject.threads()?;
+    let found = threads.found().ok_or_else(|| CliError::failure(format!("{} has ended", subject.name)))?;
+    let topology = read_topology(None)?;
+    let chosen = requests::live_placement(&topology, &args.placement)?;
+    let refuse = |why: &str| CliError::usage(format!("--placement {}: {why}", args.placement));
+    if !chosen.interrupts.is_empty() || chosen.files.is_some() || chosen.copies_text || chosen.budget.is_some() {
+        return Err(refuse("only CPUs and memory can be changed while a service runs"));
+    }
+    let cpus = if chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
+    if found.others.contains_key(&cpus) {
+        let why = "the program has bound some of its threads to these CPUs itself, so they could not be distinguished";
+        return Err(refuse(why));
+    }
+    let memory = destination(&topology, &chosen, &cpus).map_err(refuse)?;
+    if memory.is_none() && is_everywhere(&chosen, &found) {
+        return Err(refuse("the service already has this placement"));
+    }
+    let (nodes, destination) = memory.unzip();
+    let placement = AppliedPlacement {
+        subject: subject.name.clone(),
+        options: subject.options.clone(),
+        processes: threads.processes().clone(),
+        placement: args.placement.clone(),
+        cpus,
+        pinned: found.others.keys().cloned().collect(),
+        memory: nodes.map(|nodes| AppliedMemory { nodes, percent: 0.0 }),
+    };
+    Ok(ApplyRequest { placement, threads, found, destination })
+}
+
+fn is_everywhere(chosen: &Placement, found: &FoundMask) -> bool {
+    let cpus = chosen.cpus();
+    cpus.is_empty() || cpus == found.cpus
+}
+
+/// Returns the nodes of a placement, and how its memory is distributed over them; `None` if it names no memory.
+fn destination(
+    topology: &Topology,
+    chosen: &Placement,
+    cpus: &CpuSet,
+) -> Result<Option<(NodeSet, Destination)>, &'static str> {
+    let within = |nodes: NodeSet| Some((nodes.clone(), Destination::Within(nodes.iter().collect())));
+    match &chosen.memory {
+        MemoryPolicy::Kernel => Ok(None),
+        MemoryPolicy::Local => Ok(within(topology.local_nodes(cpus))),
+        MemoryPolicy::Bind(nodes) => Ok(within(nodes.clone())),
+        MemoryPolicy::Preferred(node) => Ok(within([*node].into_iter().collect())),
+        MemoryPolicy::Interleave(nodes) => Ok(Some((nodes.clone(), Destination::Interleaved(nodes.iter().collect())))),
+        MemoryPolicy::WeightedInterleave(_) => Err("weights apply only to memory that is allocated later"),
+        MemoryPolicy::Far => Err("memory beyond DRAM must be chosen when a program is started"),
+    }
+}
+
+/// Lists the system calls, one line each.
+fn dry_run(subject: &Subject, request: &ApplyRequest) -> Result<String, CliError> {
+    let ApplyRequest { placement, threads, found, .. } = request;
+    let mut lines =
+        vec![format!("{}: {} of its threads may run on {}", subject.name, found.threads, found.cpus.described())];
+    if placement.cpus != found.cpus {
+        let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
+        lines.extend(
+            changed.map(|((pid, tid), _)| format!("  sched_setaffinity({tid}, {}), process {pid}", placement.cpus)),
+        );
+    }
+    if let Some(memory) = &placement.memory {
+        let found = subject.inspect()?;
+        let percent = found.total.percent_on(&memory.nodes).unwrap_or_default();
+        let bytes = found.total.bytes;
+        let nodes = memory.nodes.described();
+        lines.push(format!("  move_pages: {bytes} of memory, of which {percent:.0} % are on {nodes}"));
+    }
+    lines.push("until it ends, or until nearfar live undo".into());
+    Ok(lines.join("\n") + "\n")
+}
+
+pub fn undo(args: &LiveUndoArgs, common: &GlobalArgs) -> CommandResult {
+    let guard = acquire(args.wait, common)?;
+    let applied = chosen(&site(None), &args.subject)?;
+    let mut undone = Vec::new();
+    for applied in applied {
+        let mut lines = MoveLines::new("moving memory back", common.quiet);
+        undone.push(applied.undo(&guard.stop, &mut lines.observer())?);
+    }
+    guard.release();
+    match args.format {
+        TextOrJson::Json => output::print_json(&report::json::undone(&undone))?,
+        TextOrJson::Text => output::print(&report::live_applied::undone(&undone, &output::stdout_style()))?,
+    }
+    let is_settled = undone.iter().all(|undone| undone.is_settled);
+    Ok(if is_settled { ExitCode::SUCCESS } else { CliStatus::Failure.into() })
+}
+
+/// Returns the applied placements of a service, or all if none is named.
+fn chosen(site: &machine::undo::SettingsRoot, args: &SubjectArgs) -> Result<Vec<Applied>, CliError> {
+    if is_unnamed(args) {
+        return Applied::all(site);
+    }
+    let subject = Subject::named(args);
+    let applied: Vec<Applied> =
+        Applied::all(site)?.into_iter().filter(|applied| applied.placement.options == subject).collect();
+    if applied.is_empty() {
+        let name = subject.join(" ");
+        return Err(CliError::usage(format!("no placement was applied to {name}"))
+            .hint("list applied placements with nearfar live watch --once"));
+    }
+    Ok(applied)
+}
+
+fn is_unnamed(args: &SubjectArgs) -> bool {
+    let SubjectArgs { pid, unit, cgroup, container, pod } = args;
+    pid.is_none() && unit.is_none() && cgroup.is_none() && container.is_none() && pod.is_none()
+}
+
+pub fn watch(args: &LiveWatchArgs) -> CommandResult {
+    let every = Duration::from_nanos(requests::duration("--every", &args.every)?.0);
+    let signals = forwarded_signals::receive()?;
+    loop {
+        let found: Vec<AppliedFinding> = chosen(&site(None), &args.subject)?.into_iter().map(Applied::judge).collect();
+        match args.format {
+            TextOrJson::Json => output::print(&format!("{}\n", report::json::applied_findings(&found)))?,
+            TextOrJson::Text => output::print(&report::live_applied::findings(&found, &output::stdout_style()))?,
+        }
+        if args.once {
+            let is_lost = |finding: &AppliedFinding| {
+                matches!(finding.state, AppliedState::ThreadsLost | AppliedState::MemoryLost)
+            };
+            return Ok(if found.iter().any(is_lost) { CliStatus::Failure.into() } else { ExitCode::SUCCESS });
+        }
+        if signals.recv_timeout(every).is_ok() {
+            return Ok(CliStatus::Interrupted.into());
+        }
+    }
+}
+
+/// Progress on stderr.
+struct MoveLines {
+    doing: &'static str,
+    quiet: bool,
+    began: Instant,
+    last: Instant,
+}
+
+impl MoveLines {
+    fn new(doing: &'static str, quiet: bool) -> Self {
+        Self { doing, quiet, began: Instant::now(), last: Instant::now() }
+    }
+
+    fn observer(&mut self) -> impl FnMut(Bytes, Bytes) {
+        |done, all| {
+            if self.quiet || self.last.elapsed() < LINE_INTERVAL || done.0 == 0 {
+                return;
+            }
+            self.last = Instant::now();
+            let left = self.began.elapsed().as_secs_f64() * (all.0.saturating_sub(done.0)) as f64 / done.0 as f64;
+            message!("{}: {done} of {all}, about {} left", self.doing, Nanos(left as u64 * 1_000_000_000));
+        }
+    }
+}
