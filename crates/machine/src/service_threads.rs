@@ -24,6 +24,9 @@ use crate::sysfs;
 const CLEAN_ROUNDS: u32 = 3;
 /// Pause after a round without a change. A thread that was interrupted while it created another one needs time to finish.
 const CLEAN_PAUSE: Duration = Duration::from_millis(2);
+/// Time for which threads are searched for that were being created during the last change, and pause between the searches.
+const LATE: Duration = Duration::from_secs(1);
+const LATE_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit for the rounds. 64 threads that create others took 0.55 s at most.
 const ROUNDS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -148,6 +151,21 @@ impl ServiceThreads {
             }
         }
         Ok(calls)
+    }
+
+    /// Like [`Self::replace`], and looks again for a second: a process whose creation was interrupted for longer than the
+    /// rounds take would otherwise keep its affinity for good.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub fn replace_for_good(&self, from: &[Mask], to: &Mask) -> io::Result<()> {
+        let end = Instant::now() + LATE;
+        self.replace(from, to)?;
+        while Instant::now() < end {
+            std::thread::sleep(LATE_PAUSE);
+            self.replace(from, to)?;
+        }
+        Ok(())
     }
 
     /// Changes the threads that exist, parents before their descendants, and returns their number.

@@ -162,7 +162,7 @@ pub(super) fn write_old(root: &Path, change: &SettingChange) -> io::Result<()> {
     match &change.target {
         SettingTarget::Affinity(processes) if root == Path::new("/") => {
             let old = Mask::parse(&change.old).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?;
-            ServiceThreads::new(processes.clone()).replace(&written_masks(change), &old).map(|_| ())
+            ServiceThreads::new(processes.clone()).replace_for_good(&written_masks(change), &old)
         }
         target => write(root, target, &change.old),
     }
