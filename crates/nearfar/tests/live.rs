@@ -134,6 +134,7 @@ impl Trying {
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
         command.args(["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", &last]);
+        command.arg("--html").arg(state.path().join("page.html"));
         command.env("NEARFAR_STATE", state.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = command.spawn().expect("the program starts");
         let trying = Self { process, state, service, found };
@@ -172,6 +173,8 @@ fn interrupted_experiment_restores_the_service() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut trying.process.stdout.take().expect("a pipe"), &mut text).expect("UTF-8");
     assert!(text.contains("no claim: it was interrupted"), "{text}");
+    let page = std::fs::read_to_string(trying.state.path().join("page.html")).expect("a page");
+    assert!(page.contains("no claim: it was interrupted"), "{page}");
     assert!(!trying.state.path().join("undo.journal").exists());
 }
 

@@ -29,7 +29,7 @@ fn name(trial: &LiveTrial, arm: ArmId) -> String {
 }
 
 /// The answer in words, and whether it is good news.
-fn answer(trial: &LiveTrial) -> (String, Tone) {
+pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
     let subject = clean(&trial.subject);
     match &trial.answer {
         LiveAnswer::Ended(outcome) => ended(trial, &subject, outcome),
@@ -90,7 +90,7 @@ fn no_claim(reason: &NoClaim) -> String {
     }
 }
 
-fn grid(trial: &LiveTrial) -> Grid {
+pub(crate) fn grid(trial: &LiveTrial) -> Grid {
     let mut grid = Grid::new(&["placement", "CPUs", "rate", "periods", "in the race", "left"])
         .numbers(&["rate", "periods", "in the race"])
         .holding(CellKind::Text, &["CPUs", "left"]);
@@ -115,7 +115,7 @@ fn grid(trial: &LiveTrial) -> Grid {
     grid
 }
 
-fn notes(trial: &LiveTrial) -> Vec<String> {
+pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
     let mut notes = Vec::new();
     if let (Some(period), Some(wash_out)) = (trial.period_s, trial.wash_out_s) {
         notes.push(format!(
@@ -137,7 +137,7 @@ fn notes(trial: &LiveTrial) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use model::analysis::live::{LivePeriod, LivePhase, LivePlacement};
     use model::stats::statistics::Interval;
     use model::stats::switchback::{CarryOver, Dropped};
@@ -150,7 +150,7 @@ mod tests {
         Change { value, interval, p_value: 0.001, blocks: 32 }
     }
 
-    fn trial(answer: LiveAnswer) -> LiveTrial {
+    pub(crate) fn trial(answer: LiveAnswer) -> LiveTrial {
         let placement = |name: &str, cpus: &str| LivePlacement {
             name: name.into(),
             cpus: CpuSet::parse_list(cpus).expect("a list of CPUs"),

@@ -1,5 +1,7 @@
 //! Arguments of `nearfar live`.
 
+use std::path::PathBuf;
+
 use clap::{ArgGroup, Args, Subcommand};
 
 use super::{SubjectArgs, TextOrJson};
@@ -56,6 +58,9 @@ pub struct LiveTryArgs {
     /// Duration of the experiment
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     pub budget: String,
+    /// Also write a page with the rate of every period
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Seed of the random order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

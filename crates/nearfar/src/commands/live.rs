@@ -18,6 +18,7 @@ use model::values::units::Nanos;
 
 use crate::app::live_meter::LiveMeter;
 use crate::app::live_service::PlacedService;
+use crate::app::report::generated_by;
 use crate::app::restore_guard::RestoreGuard;
 use crate::app::run_guard::{GuardRequest, RunGuard};
 use crate::app::target_machine::read_topology;
@@ -89,6 +90,9 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         return Ok(ExitCode::SUCCESS);
     }
     let (trial, is_interrupted) = run_experiment(args, common, &subject, experiment, meter)?;
+    if let Some(path) = &args.html {
+        output::write(path, &report::html::live_trial(&trial, &generated_by()))?;
+    }
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::live_trial(&trial))?,
         TextOrJson::Text => output::print(&report::live_trial(&trial, &output::stdout_style()))?,

@@ -4,6 +4,7 @@
 mod contents;
 mod figure;
 mod http_pages;
+mod live;
 mod load;
 mod node_pages;
 mod plot;
@@ -42,6 +43,7 @@ use survey::SurveyPart;
 use table::HtmlTable;
 
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
+pub use live::live_trial;
 pub use policy::security_policy;
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
