@@ -101,15 +101,28 @@ impl fmt::Display for Kilohertz {
 }
 
 impl Nanos {
-    /// Parses `5s`, `250ms`, `1.5m`, `10us`; a bare number is in seconds, as in `timeout` and `sleep`.
+    /// Parses `5s`, `250ms`, `1.5m`, `10us`, and sums such as `4m30s`, as they are displayed; a bare number is in seconds,
+    /// as in `timeout` and `sleep`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (number, unit) = split_unit(text);
-        let unit = if unit.is_empty() { "s" } else { unit };
-        let factor = TIME_UNITS.iter().find(|(name, _)| *name == unit);
-        let (Ok(number), Some((_, factor))) = (number.parse::<f64>(), factor) else {
-            return Err(format!("'{text}' is not a duration; use the form 5s, 250ms or 10m"));
-        };
-        let nanos = number * factor;
+        let invalid = || format!("'{text}' is not a duration; use the form 5s, 250ms or 10m");
+        let (mut rest, mut nanos) = (text.trim(), 0.0);
+        if let (number, "") = split_unit(rest) {
+            return Self::checked(text, number.parse::<f64>().map_err(|_| invalid())? * 1e9);
+        }
+        loop {
+            let (number, unit_and_rest) = split_unit(rest);
+            let end = unit_and_rest.find(|c: char| c.is_ascii_digit()).unwrap_or(unit_and_rest.len());
+            let (unit, after) = unit_and_rest.split_at(end);
+            let (_, factor) = TIME_UNITS.iter().find(|(name, _)| *name == unit.trim_end()).ok_or_else(invalid)?;
+            nanos += number.parse::<f64>().map_err(|_| invalid())? * factor;
+            if after.is_empty() {
+                return Self::checked(text, nanos);
+            }
+            rest = after;
+        }
+    }
+
+    fn checked(text: &str, nanos: f64) -> Result<Self, String> {
         if !nanos.is_finite() || !(0.0..9.2e18).contains(&nanos) {
             return Err(format!("'{text}' is not a valid duration: it must be below 292 years"));
         }
@@ -209,11 +222,13 @@ mod tests {
             ("250ms", 250_000_000),
             ("1.5m", 90_000_000_000),
             ("10us", 10_000),
+            ("4m30s", 270_000_000_000),
+            ("1h 5m", 3_900_000_000_000),
         ];
         for (text, expected) in cases {
             assert_eq!(Nanos::parse(text), Ok(Nanos(expected)), "{text}");
         }
-        for text in ["", "s", "-5s", "5 fortnights", "nan"] {
+        for text in ["", "s", "-5s", "-5", "1e3", "5 fortnights", "nan", "4m30", "4m30s5"] {
             assert!(Nanos::parse(text).is_err(), "{text}");
         }
         let shown = [
