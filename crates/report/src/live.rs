@@ -1,6 +1,7 @@
 //! The placement of a running service, as text.
 
 use model::analysis::live::{AuditFinding, LiveAudit, Rights, ThreadKind};
+use model::values::shell::quote_argv;
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::percent_size;
@@ -10,8 +11,9 @@ use crate::style::{TextStyle, Tone, clean, with_symbol};
 /// Maximum number of rows; JSON has all.
 const ROWS_MAX: usize = 20;
 
-/// Findings, threads, memory by node, and missing rights.
-pub fn audit(subject: &str, audit: &LiveAudit, style: &TextStyle) -> String {
+/// Findings, the command that applies what may help, threads, memory by node, and missing rights. `options` name the
+/// service.
+pub fn audit(subject: &str, options: &[String], audit: &LiveAudit, style: &TextStyle) -> String {
     let heading = format!(
         "{}: {} % of one CPU over {:.1} s; memory {}",
         clean(subject),
@@ -29,6 +31,9 @@ pub fn audit(subject: &str, audit: &LiveAudit, style: &TextStyle) -> String {
     for finding in &audit.findings {
         out += &paragraph(&with_symbol(&sentence(finding), Tone::Warning), style);
     }
+    if let Some(placement) = audit.findings.iter().find_map(AuditFinding::try_placement) {
+        out += &paragraph(&next_step(options, placement), style);
+    }
     out += &format!("\n{}", threads_grid(&audit.threads).terminal(style));
     let notes = notes(audit);
     if !notes.is_empty() {
@@ -36,6 +41,14 @@ pub fn audit(subject: &str, audit: &LiveAudit, style: &TextStyle) -> String {
         out += &notes.iter().map(|note| paragraph(note, style)).collect::<String>();
     }
     out
+}
+
+/// `To move its threads and memory: nearfar live apply --unit redis --placement node:1. …`
+fn next_step(options: &[String], placement: &str) -> String {
+    let service = clean(&quote_argv(options));
+    format!(
+        "To move its threads and memory: nearfar live apply {service} --placement {placement}. To undo that: nearfar live undo {service}"
+    )
 }
 
 fn sentence(finding: &AuditFinding) -> String {
@@ -166,7 +179,8 @@ mod tests {
             findings,
             rights: Rights { affinity: false, pages: false },
         };
-        super::audit("unit db, 2 processes", &audit, &TextStyle { width: 100, ascii: false, colour: false })
+        let options = ["--unit", "db"].map(str::to_owned);
+        super::audit("unit db, 2 processes", &options, &audit, &TextStyle { width: 100, ascii: false, colour: false })
     }
 
     #[test]

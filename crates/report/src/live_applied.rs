@@ -1,6 +1,7 @@
 //! Placements that were applied to running services, as text.
 
 use model::analysis::live::{AppliedChange, AppliedFinding, AppliedState, MovedMemory, UndonePlacement};
+use model::values::shell::quote_argv;
 use model::values::undo::RestoreStatus;
 
 use crate::residency::paragraph;
@@ -20,7 +21,7 @@ pub fn change(change: &AppliedChange, style: &TextStyle) -> String {
         let text = "Automatic NUMA balancing is on (kernel.numa_balancing) and may move pages back";
         out += &paragraph(&with_symbol(text, Tone::Warning), style);
     }
-    let options = change.finding.placement.options.iter().map(|option| clean(option)).collect::<Vec<_>>().join(" ");
+    let options = clean(&quote_argv(&change.finding.placement.options));
     out += &paragraph(&format!("Undo it with nearfar live undo {options}"), style);
     if let [first, rest @ ..] = change.permanent.as_slice() {
         out += "\nTo keep it after a restart of the service:\n\n";

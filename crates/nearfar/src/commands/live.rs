@@ -59,7 +59,9 @@ fn audit(args: &LiveAuditArgs, common: &GlobalArgs) -> CommandResult {
     let audit = LiveAudit::new(&topology, &activity, memory, rights);
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::live_audit(&name, &audit))?,
-        TextOrJson::Text => output::print(&report::live::audit(&name, &audit, &output::stdout_style()))?,
+        TextOrJson::Text => {
+            output::print(&report::live::audit(&name, &subject.options, &audit, &output::stdout_style()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

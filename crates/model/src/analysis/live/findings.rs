@@ -60,6 +60,18 @@ pub enum AuditFinding {
     MemoryOfOtherNodes { allowed_nodes: NodeSet, nodes: NodeSet },
 }
 
+impl AuditFinding {
+    /// Returns the placement that may help.
+    pub fn try_placement(&self) -> Option<&str> {
+        match self {
+            Self::RemoteMemory { try_placement, .. } | Self::SpreadOverNodes { try_placement, .. } => {
+                Some(try_placement)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Returns the findings of an observation.
 pub(super) fn find(topology: &Topology, activity: &Activity, memory: &Residency) -> Vec<AuditFinding> {
     let nodes = ran_on(topology, activity);
