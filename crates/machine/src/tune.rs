@@ -14,12 +14,13 @@ use crate::undo::{self, AppliedSettings, ChangeError};
 const CPU: &str = "sys/devices/system/cpu";
 const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 const LATENCY: &str = "dev/cpu_dma_latency";
+const NO_LATENCY: &str = "at most 0 us";
 
 /// Result of tuning a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TuneOutcome {
     Set {
-        /// Distinct previous values.
+        /// Distinct previous values. The list is empty if they are not known before the change.
         old: Vec<String>,
         new: String,
     },
@@ -45,22 +46,46 @@ pub fn apply(
     settings.iter().map(|setting| Ok((*setting, apply_one(changed, *setting)?))).collect()
 }
 
+/// Returns what [`apply`] would do, without changing anything.
+pub fn preview(root: &Path, settings: &[TunedSetting]) -> Vec<(TunedSetting, TuneOutcome)> {
+    settings.iter().map(|setting| (*setting, preview_one(root, *setting))).collect()
+}
+
+fn preview_one(root: &Path, setting: TunedSetting) -> TuneOutcome {
+    match source_of(root, setting) {
+        Err(why) => TuneOutcome::Unavailable(why),
+        Ok(SettingSource::Latency) => TuneOutcome::Set { old: Vec::new(), new: NO_LATENCY.into() },
+        Ok(SettingSource::Targets(targets, new)) => {
+            let other = |target: &SettingTarget| match undo::read(root, target) {
+                CurrentValue::Value(value) if value == new => None,
+                current => Some(undo::shown(&current)),
+            };
+            outcome(targets.iter().filter_map(other).collect(), new)
+        }
+    }
+}
+
+/// Returns the result of a setting whose targets had these other values.
+fn outcome(mut old: Vec<String>, new: &str) -> TuneOutcome {
+    old.sort_unstable();
+    old.dedup();
+    if old.is_empty() { TuneOutcome::WasQuiet } else { TuneOutcome::Set { old, new: new.into() } }
+}
+
 fn apply_one(changed: &mut AppliedSettings, setting: TunedSetting) -> Result<TuneOutcome, ChangeError> {
     match source_of(changed.root(), setting) {
         Err(why) => Ok(TuneOutcome::Unavailable(why)),
         Ok(SettingSource::Latency) => {
             let (file, old_us) = open_latency(changed.root())?;
             changed.hold(file);
-            Ok(TuneOutcome::Set { old: vec![format!("at most {old_us} us")], new: "at most 0 us".into() })
+            Ok(TuneOutcome::Set { old: vec![format!("at most {old_us} us")], new: NO_LATENCY.into() })
         }
         Ok(SettingSource::Targets(targets, new)) => {
             let mut old = Vec::new();
             for target in targets {
                 old.extend(changed.set(setting.name(), target, new)?);
             }
-            old.sort_unstable();
-            old.dedup();
-            Ok(if old.is_empty() { TuneOutcome::WasQuiet } else { TuneOutcome::Set { old, new: new.into() } })
+            Ok(outcome(old, new))
         }
     }
 }

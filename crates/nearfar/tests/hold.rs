@@ -283,6 +283,24 @@ fn changes_of_a_killed_run_are_reported_and_restored() {
 }
 
 #[test]
+fn dry_run_lists_the_settings_and_changes_none() {
+    let setup = Setup::recorded();
+    setup.set(ASLR, "0");
+    for command in [&["run", "quick"][..], &["place"]] {
+        let mut dry = setup.command(&[command, &["--dry-run", "--quieten", "thp,aslr,smt"]].concat());
+        dry.arg("--settings-root").arg(&setup.root);
+        if command == ["place"] {
+            dry.args(["--", "true"]);
+        }
+        let output = dry.output().expect("the program starts");
+        let text = stderr(&output);
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("thp: would be never (it is madvise)") && text.contains("aslr: already set"), "{text}");
+        assert_eq!(setup.values(&[THP, ASLR]), ["madvise", "0"]);
+    }
+}
+
+#[test]
 fn next_run_restores_first_but_not_changes_by_other_programs() {
     let setup = Setup::recorded();
     start_and_kill(&setup, &["--quieten", "thp"]);

@@ -13,7 +13,7 @@ use machine::frequency::{self, FREQUENCY};
 use machine::interrupt::{Routes, ban_irqbalance};
 use machine::lock::{LockError, MachineLock};
 use machine::service_threads::{Mask, ServiceThreads};
-use machine::tune::{TuneOutcome, apply, irqbalance_runs};
+use machine::tune::{TuneOutcome, apply, irqbalance_runs, preview};
 use machine::undo::{self, AppliedSettings, ChangeError, SettingsRoot};
 use model::values::plan::Plan;
 use model::values::undo::{Restored, SettingTarget, TunedSetting};
@@ -255,6 +255,25 @@ fn tune(request: &GuardRequest, site: &SettingsRoot) -> Result<Option<AppliedSet
         }
     }
     Ok(Some(changed))
+}
+
+/// Prints what a run with this request would change, without changing anything.
+pub fn print_preview(request: &GuardRequest) {
+    let root = site(request.settings_root.as_deref()).root;
+    for (setting, outcome) in preview(&root, request.quieten.as_deref().unwrap_or_default()) {
+        let text = match outcome {
+            TuneOutcome::Set { old, new } if old.is_empty() => format!("would be {new}"),
+            TuneOutcome::Set { old, new } => format!("would be {new} (it is {})", old.join(", ")),
+            outcome => {
+                message!("{}", describe(setting.name(), &outcome));
+                continue;
+            }
+        };
+        message!("{}: {text}", setting.name());
+    }
+    if let Some(frequency) = request.fix_frequency {
+        message!("{FREQUENCY}: would be {frequency}");
+    }
 }
 
 /// Restores settings that an interrupted run left changed, so that the journal records original values. A setting that

@@ -15,6 +15,7 @@ use crate::app::exec::exec;
 use crate::app::place::{RaceResult, plan, race, save};
 use crate::app::place_context::RaceRequest;
 use crate::app::prediction::{self, PredictionRequest};
+use crate::app::run_guard::print_preview;
 use crate::app::session::ResumeRule;
 use crate::app::target_machine::TargetMachine;
 use crate::cli::{self, GlobalArgs, PlaceArgs, TextOrJson};
@@ -49,6 +50,7 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
         return explain(&plan(&request)?, args.format);
     }
     if args.preview.dry_run {
+        print_preview(&request.session.guard);
         return dry_run(&plan(&request)?, args.format);
     }
     let RaceResult { mut store, record, answer, winner, is_interrupted } = race(&request)?;

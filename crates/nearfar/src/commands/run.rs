@@ -6,6 +6,7 @@ use model::values::units::Nanos;
 use store::Store;
 
 use crate::app::run::{self, RunRequest, measured_boots};
+use crate::app::run_guard::print_preview;
 use crate::app::session::ResumeRule;
 use crate::cli::{GlobalArgs, RunArgs};
 use crate::error::{CliError, CommandResult};
@@ -16,6 +17,7 @@ use crate::run_output::{print_plan, print_run};
 pub fn run(args: &RunArgs, common: &GlobalArgs) -> CommandResult {
     let mut request = request(args, common)?;
     if args.dry_run {
+        print_preview(&request.session.guard);
         return print_plan(&run::plan(&request)?, args.format);
     }
     let mut result = run::run(&request)?;
