@@ -321,7 +321,14 @@ fn pairs_called_different(pairs: u64) -> usize {
             ComparedRun { record: &one, finding: &one_finding },
             ComparedRun { record: &other, finding: &other_finding },
         ];
-        let request = ComparisonRequest { by: &By::Run, baseline: None, metric: None, added_tables: &[], history: &[] };
+        let request = ComparisonRequest {
+            by: &By::Run,
+            baseline: None,
+            tests: &[],
+            metric: None,
+            added_tables: &[],
+            history: &[],
+        };
         let comparison = compare(&runs, &request).expect("two runs of one plan");
         let mean = &comparison.geomean[0];
         assert_eq!((mean.tests, mean.trials), (6, 72));

@@ -162,6 +162,21 @@ fn old_results_file_prints_the_same_values() {
 }
 
 #[test]
+fn chosen_tests_are_compared_alone() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = store(dir.path());
+    let tests = |args: &[&str]| -> Vec<String> {
+        let compared = nearfar(&store, &[&["compare", QUICK], args].concat());
+        let rows = compared["rows"].as_array().expect("a list").clone();
+        rows.iter().map(|row| row["test"].as_str().expect("text").to_owned()).collect()
+    };
+    let (all, chosen) = (tests(&[]), ["chase", "stream"]);
+    let expected: Vec<String> = all.iter().filter(|test| chosen.contains(&test.as_str())).cloned().collect();
+    assert!(!expected.is_empty() && expected.len() < all.len(), "{all:?}");
+    assert_eq!(tests(&["--test", "chase", "--test", "stream"]), expected);
+}
+
+#[test]
 fn old_unfinished_run_resumes() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = store(dir.path());

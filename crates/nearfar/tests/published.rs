@@ -138,3 +138,17 @@ fn known_slip_of_the_boards_study_is_computed_correctly() {
     let index = text(&nearfar(dir.path(), &["compare", "--by", "column", "--index", "unixbench"]));
     assert!(index.contains("execl") && index.contains("no interval"), "{index}");
 }
+
+#[test]
+fn tests_of_a_comparison_are_chosen_by_name() {
+    let comparison = json("ryzen-2600-ccx", &["--test", "execl", "--test", "shell-1"]);
+    let tests: Vec<&Value> = comparison["rows"].as_array().expect("rows").iter().map(|row| &row["test"]).collect();
+    assert_eq!(tests, ["execl", "shell-1"]);
+    assert!(means(&comparison)[0].ends_with(" of 2"), "{:?}", means(&comparison));
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    text(&nearfar(dir.path(), &["import", &format!("{PUBLISHED}/ryzen-2600-ccx.csv")]));
+    let unknown = nearfar(dir.path(), &["compare", "--by", "column", "--test", "shell"]);
+    let stderr = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("no test is named 'shell'") && stderr.contains("shell-16"), "{stderr}");
+}

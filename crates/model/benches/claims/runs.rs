@@ -39,8 +39,14 @@ pub fn compared(noise: Noise, design: &Design, seed: u64) -> ComparedValue {
     let history: Vec<ComparedRun<'_>> =
         history.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
     let by = By::Fact("label.side".into());
-    let request =
-        ComparisonRequest { by: &by, baseline: Some("a"), metric: None, added_tables: &[], history: &history };
+    let request = ComparisonRequest {
+        by: &by,
+        baseline: Some("a"),
+        tests: &[],
+        metric: None,
+        added_tables: &[],
+        history: &history,
+    };
     let comparison = compare(&runs, &request).expect("the runs are comparable");
     comparison.rows[0].values["b"].clone()
 }

@@ -19,7 +19,7 @@ mod tables;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::finding::RunFinding;
 use crate::hint::Hinted;
@@ -50,6 +50,8 @@ pub struct ComparisonRequest<'a> {
     pub by: &'a By,
     /// The default is the column `kernel` if there is one, or else the first.
     pub baseline: Option<&'a str>,
+    /// Tests to compare, by their name or its first word, which is the workload; all if empty.
+    pub tests: &'a [String],
     /// Main metric of all tests, instead of that of each workload. Tests without it are not compared.
     pub metric: Option<&'a str>,
     /// Imported tables whose columns are added.
@@ -86,6 +88,8 @@ pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Res
         return Err(format!("run {id} is simulated; simulated results are never compared with imported ones").into());
     }
     let (entries, dimensions) = entries(runs, request.by, request.metric)?;
+    check_tests(request.tests, entries.iter().map(|entry| entry.test.as_str()))?;
+    let entries: Vec<_> = entries.into_iter().filter(|entry| is_chosen(request.tests, &entry.test)).collect();
     let baseline = request.baseline.map(|baseline| columns::baseline_of(request.by, &dimensions, baseline));
     let mut columns = columns(&entries, &dimensions, baseline.as_deref())?;
     let seed = runs.first().map_or(0, |run| run.record.seed);
@@ -120,6 +124,7 @@ pub fn planned(runs: &[ComparedRun<'_>], plan: &Plan) -> Option<Comparison> {
     let request = ComparisonRequest {
         by: &by,
         baseline: plan.baseline.as_deref(),
+        tests: &[],
         metric: None,
         added_tables: &[],
         history: &[],
@@ -142,6 +147,27 @@ pub fn compare_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Co
     names.sort_by_key(|column| *column != baseline);
     let columns = Columns::new("column".into(), names, baselines);
     Ok(assemble(columns, rows, &History::default(), table.notes.clone()))
+}
+
+/// Removes all but these tests from an imported table, as [`ComparisonRequest::tests`].
+pub fn choose_tests(table: &mut ImportedTable, tests: &[String]) -> Result<(), CompareError> {
+    check_tests(tests, table.rows.iter().map(|row| row.test.as_str()))?;
+    table.rows.retain(|row| is_chosen(tests, &row.test));
+    Ok(())
+}
+
+/// Whether a test was requested.
+fn is_chosen(tests: &[String], test: &str) -> bool {
+    let workload = test.split(' ').next();
+    tests.is_empty() || tests.iter().any(|chosen| chosen == test || Some(chosen.as_str()) == workload)
+}
+
+fn check_tests<'a>(tests: &[String], known: impl Iterator<Item = &'a str>) -> Result<(), CompareError> {
+    let known: BTreeSet<&str> = known.collect();
+    let is_unknown = |test: &&String| !known.iter().any(|known| is_chosen(std::slice::from_ref(*test), known));
+    let Some(test) = tests.iter().find(is_unknown) else { return Ok(()) };
+    let hint = format!("the tests are {}", known.into_iter().collect::<Vec<_>>().join(", "));
+    Err(CompareError { what: format!("no test is named '{test}'"), hint: Some(hint) })
 }
 
 /// Returns the UnixBench index of the main metrics of runs by column; single samples are its passes.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use model::analysis::compare::{
-    CompareError, ComparedRun, ComparisonRequest, compare, compare_table, index, index_table,
+    CompareError, ComparedRun, ComparisonRequest, choose_tests, compare, compare_table, index, index_table,
 };
 use model::analysis::finding::{RunFinding, TrialNames, summarise};
 use model::import::unixbench::IndexTable;
@@ -39,6 +39,8 @@ pub struct CompareRequest {
     pub metric: Option<String>,
     /// Names of imported tables whose columns are added to those of the runs.
     pub added_tables: Vec<String>,
+    /// Tests to compare, by their name or its first word, which is the workload; all if empty.
+    pub tests: Vec<String>,
     /// Leave out suspect trials.
     pub strict: bool,
 }
@@ -165,7 +167,8 @@ impl Compared {
             self.history.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
         self.compare_with(request, |runs, by, baseline| {
             let added_tables = &self.added_tables;
-            compare(runs, &ComparisonRequest { by, baseline, metric, added_tables, history: &history })
+            let tests = &request.tests;
+            compare(runs, &ComparisonRequest { by, baseline, tests, metric, added_tables, history: &history })
         })
     }
 
@@ -187,7 +190,9 @@ impl Compared {
 /// Compares stored runs or the columns of an imported table.
 pub fn comparison(request: &CompareRequest, store: &Store) -> Result<Comparison, CliError> {
     if request.is_by_column() {
-        return compare_table(&table(request, store)?, request.baseline.as_deref()).map_err(CliError::usage);
+        let mut table = table(request, store)?;
+        choose_tests(&mut table, &request.tests).map_err(CliError::usage)?;
+        return compare_table(&table, request.baseline.as_deref()).map_err(CliError::usage);
     }
     Compared::from_store(request, store)?.comparison(request)
 }

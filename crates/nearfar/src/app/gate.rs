@@ -135,7 +135,8 @@ impl LoadedBaseline {
         let candidate = ComparedRun { record: &run.record, finding: &run.finding };
         let runs: Vec<ComparedRun<'_>> = paired(&self.records, &self.findings).chain([candidate]).collect();
         let by = By::parse("run");
-        let request = ComparisonRequest { by: &by, baseline: None, metric: None, added_tables: &[], history: &[] };
+        let request =
+            ComparisonRequest { by: &by, baseline: None, tests: &[], metric: None, added_tables: &[], history: &[] };
         compare(&runs, &request).map_or_else(|_| Vec::new(), |comparison| comparison.notes)
     }
 }

@@ -468,6 +468,9 @@ pub struct CompareArgs {
     /// Show all metrics instead of the main metric of each workload
     #[arg(long)]
     pub all_metrics: bool,
+    /// Compare only this test, or all tests of this workload [repeatable]
+    #[arg(long = "test", value_name = "NAME", conflicts_with = "index")]
+    pub tests: Vec<String>,
     /// Exit with status 1 if the whole interval of a main metric's change is beyond this limit, such as 'slower > 3%'
     #[arg(long, value_name = "CONDITION", value_parser = FailRule::parse, conflicts_with = "index")]
     pub fail_if: Option<FailRule>,

@@ -99,6 +99,7 @@ fn request(args: &CompareArgs) -> CompareRequest {
         table: args.table.clone(),
         metric: args.metric.clone(),
         added_tables: args.added_tables.clone(),
+        tests: args.tests.clone(),
         strict: args.strict,
     }
 }

@@ -312,7 +312,16 @@ fn compare_request(head: &RequestHead) -> Result<CompareRequest, CliError> {
     // Several runs are compared with each other by default, not their placements.
     let by = one("by").or_else(|| (runs.len() > 1).then(|| "run".to_string()));
     let (baseline, table, metric) = (one("baseline"), one("table"), one("metric"));
-    Ok(CompareRequest { by, baseline, table, metric, added_tables: Vec::new(), strict: false, runs })
+    Ok(CompareRequest {
+        by,
+        baseline,
+        table,
+        metric,
+        added_tables: Vec::new(),
+        tests: values("test"),
+        strict: false,
+        runs,
+    })
 }
 
 /// Renders the form and, if there is a query, the comparison.

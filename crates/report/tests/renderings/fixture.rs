@@ -49,8 +49,14 @@ pub fn run_of(shape: &Shape) -> Run {
 pub fn finished(record: RunRecord, trials: Vec<TrialRecord>, compared: bool) -> Run {
     let finding = summarise(&record.plan, &trials);
     let runs = [ComparedRun { record: &record, finding: &finding }];
-    let request =
-        ComparisonRequest { by: &By::Placement, baseline: None, metric: None, added_tables: &[], history: &[] };
+    let request = ComparisonRequest {
+        by: &By::Placement,
+        baseline: None,
+        tests: &[],
+        metric: None,
+        added_tables: &[],
+        history: &[],
+    };
     let comparison = compared.then(|| compare(&runs, &request).unwrap());
     Run { record, trials, finding, comparison }
 }

@@ -19,8 +19,14 @@ fn run(id: &str, rack: &str, level: f64) -> (RunRecord, RunFinding) {
 fn compared(sides: &[(RunRecord, RunFinding)], history: &[(RunRecord, RunFinding)]) -> Comparison {
     let history: Vec<ComparedRun<'_>> = history.iter().map(borrowed).collect();
     let by = By::Fact("label.rack".into());
-    let request =
-        ComparisonRequest { by: &by, baseline: Some("left"), metric: None, added_tables: &[], history: &history };
+    let request = ComparisonRequest {
+        by: &by,
+        baseline: Some("left"),
+        tests: &[],
+        metric: None,
+        added_tables: &[],
+        history: &history,
+    };
     super::compare(&sides.iter().map(borrowed).collect::<Vec<_>>(), &request).unwrap()
 }
 

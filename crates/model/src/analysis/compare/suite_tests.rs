@@ -144,6 +144,7 @@ fn chosen_metric_is_compared_instead_of_the_main_one() {
     let request = |metric| ComparisonRequest {
         by: &By::Placement,
         baseline: None,
+        tests: &[],
         metric: Some(metric),
         added_tables: &[],
         history: &[],
@@ -295,6 +296,7 @@ fn simulated_runs_are_not_compared_with_imported_figures() {
     let request = ComparisonRequest {
         by: &By::Placement,
         baseline: None,
+        tests: &[],
         metric: None,
         added_tables: std::slice::from_ref(&published),
         history: &[],
@@ -325,6 +327,7 @@ fn published_rows_join_tests_under_their_other_names() {
     let request = ComparisonRequest {
         by: &By::Placement,
         baseline: None,
+        tests: &[],
         metric: None,
         added_tables: std::slice::from_ref(&published),
         history: &[],
@@ -352,6 +355,7 @@ fn imported_tests_with_the_runs_columns_are_part_of_their_mean() {
     let request = ComparisonRequest {
         by: &By::Placement,
         baseline: None,
+        tests: &[],
         metric: None,
         added_tables: std::slice::from_ref(&geekbench),
         history: &[],

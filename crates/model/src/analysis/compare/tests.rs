@@ -73,7 +73,7 @@ pub(in crate::analysis) fn cell(test: &str, placement: &str, better: Better, sam
 
 /// Compares with the default main metrics.
 pub(super) fn compare(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<Comparison, CompareError> {
-    super::compare(runs, &ComparisonRequest { by, baseline, metric: None, added_tables: &[], history: &[] })
+    super::compare(runs, &ComparisonRequest { by, baseline, tests: &[], metric: None, added_tables: &[], history: &[] })
 }
 
 pub(in crate::analysis) fn finding(cells: Vec<CellFinding>) -> RunFinding {
