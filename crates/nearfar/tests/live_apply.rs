@@ -77,6 +77,7 @@ fn applied_placement_is_kept_and_undone() {
         .output()
         .expect("the program starts");
     assert!(restored.status.success() && allowed(&pid) == service.cpu);
+    assert!(String::from_utf8_lossy(&restored.stderr).contains("1 placement of a running service stays"));
     let undone = service.json(&["undo", "--pid", &pid], 0);
     assert_eq!(undone["undone"][0]["restored"][0]["old"], "all allowed CPUs", "{undone:#}");
     assert_eq!((allowed(&pid), service.applied_dirs()), (service.found.clone(), 0));

@@ -12,7 +12,7 @@ use machine::service_memory::{Destination, ServiceMemory, numa_balancing_is_on};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use machine::undo::{self, AppliedSettings, SettingsRoot};
 use model::analysis::live::{
-    AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, MovedMemory, UndonePlacement, permanent_lines,
+    AppliedChange, AppliedFinding, AppliedPlacement, MovedMemory, UndonePlacement, permanent_lines,
 };
 use model::analysis::residency::NodeBytes;
 use model::values::id_set::CpuSet;
@@ -229,7 +229,7 @@ impl Applied {
     /// Returns the affinity of each thread, and the memory by node if the placement names memory and it can be inspected.
     fn observe(&self) -> (Vec<CpuSet>, Option<NodeBytes>) {
         let threads = ServiceThreads::new(self.placement.processes.clone());
-        let memory = self.placement.memory.as_ref().and_then(|_: &AppliedMemory| inspect(&pids(&threads)).ok());
+        let memory = self.placement.memory.as_ref().and_then(|_| inspect(&pids(&threads)).ok());
         (threads.masks().into_values().collect(), memory.map(|memory| memory.total))
     }
 }

@@ -23,6 +23,11 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     workloads::remove_stale_trial_dirs();
     let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
     print(&restored, args.format)?;
+    match site.applied().len() {
+        0 => {}
+        1 => message!("1 placement of a running service stays; undo it with nearfar live undo --all"),
+        more => message!("{more} placements of running services stay; undo them with nearfar live undo --all"),
+    }
     if args.forget {
         undo::forget(&site).map_err(|error| failure(&error))?;
         return Ok(ExitCode::SUCCESS);
