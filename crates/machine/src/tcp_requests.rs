@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use model::analysis::live::TcpTraffic;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
@@ -34,9 +35,11 @@ type Cookie = [u8; 8];
 /// others begin and end while it is made.
 const MISSED_MAX: u32 = 3;
 
+#[derive(Default)]
 struct Connection {
     /// Data segments at the last reading. The counter has 32 bits and wraps around.
     segments: u32,
+    bytes: u64,
     /// Readings since.
     missed: u32,
 }
@@ -46,7 +49,7 @@ pub struct TcpRequests {
     port: u16,
     socket: Socket,
     seen: HashMap<Cookie, Connection>,
-    total: u64,
+    traffic: TcpTraffic,
 }
 
 impl TcpRequests {
@@ -62,29 +65,37 @@ impl TcpRequests {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        let mut requests = Self { port, socket, seen: HashMap::new(), total: 0 };
+        let mut requests = Self { port, socket, seen: HashMap::new(), traffic: TcpTraffic::default() };
         if requests.sockets(&StateFlags::LISTEN)?.is_empty() {
             return Err(TcpRequestsError::NotListening(port));
         }
         requests.read()?;
-        requests.total = 0;
+        requests.traffic = TcpTraffic::default();
         Ok(requests)
     }
 
-    /// Returns the number of data segments that have been received since [`Self::open`].
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the traffic since [`Self::open`]; a request is a data segment.
     ///
     /// # Errors
     /// If the kernel does not report connections.
-    pub fn read(&mut self) -> Result<u64, TcpRequestsError> {
+    pub fn read(&mut self) -> Result<TcpTraffic, TcpRequestsError> {
         let sockets = self.sockets(&connected())?;
         self.seen.values_mut().for_each(|connection| connection.missed += 1);
-        for (cookie, segments) in sockets.iter().filter_map(counter) {
-            let connection = self.seen.entry(cookie).or_insert(Connection { segments: 0, missed: 0 });
-            self.total += u64::from(segments.wrapping_sub(connection.segments));
-            *connection = Connection { segments, missed: 0 };
+        for (cookie, segments, bytes) in sockets.iter().filter_map(counters) {
+            let before = self.seen.insert(cookie, Connection { segments, bytes, missed: 0 });
+            let is_new = before.is_none();
+            let before = before.unwrap_or_default();
+            let received = u64::from(segments.wrapping_sub(before.segments));
+            self.traffic.segments += received;
+            self.traffic.bytes += bytes.saturating_sub(before.bytes);
+            self.traffic.of_new += if is_new { received } else { 0 };
         }
         self.seen.retain(|_, connection| connection.missed <= MISSED_MAX);
-        Ok(self.total)
+        Ok(self.traffic)
     }
 
     /// Returns the sockets on the local port that are in one of these states.
@@ -129,9 +140,10 @@ fn connected() -> StateFlags {
         | StateFlags::LAST_ACK
 }
 
-fn counter(socket: &InetResponse) -> Option<(Cookie, u32)> {
+/// Returns the numbers of data segments and bytes that a connection has received.
+fn counters(socket: &InetResponse) -> Option<(Cookie, u32, u64)> {
     socket.nlas.iter().find_map(|attribute| match attribute {
-        Nla::TcpInfo(info) => Some((socket.header.socket_id.cookie, info.data_segs_in)),
+        Nla::TcpInfo(info) => Some((socket.header.socket_id.cookie, info.data_segs_in, info.bytes_received)),
         _ => None,
     })
 }
@@ -223,24 +235,56 @@ mod tests {
             let mut old = connect(port, address);
             ask(&mut old, 7);
             let mut requests = TcpRequests::open(port).expect("it listens");
-            assert_eq!(requests.read().expect("counters"), 0, "requests before are not counted");
+            assert_eq!(requests.read().expect("counters").segments, 0, "requests before are not counted");
             ask(&mut old, 1000);
             let mut new = connect(port, address);
             ask(&mut new, 100);
-            assert_eq!(requests.read().expect("counters"), 1100);
+            assert_eq!(requests.read().expect("counters").segments, 1100);
             close(new);
             let mut third = connect(port, address);
             ask(&mut third, 10);
-            assert_eq!(requests.read().expect("counters"), 1110, "a closed connection keeps what it has contributed");
+            assert_eq!(
+                requests.read().expect("counters").segments,
+                1110,
+                "a closed connection keeps what it has contributed"
+            );
             close(old);
             close(third);
             for _ in 0..=MISSED_MAX {
                 assert!(!requests.seen.is_empty(), "a reading may have missed them");
-                assert_eq!(requests.read().expect("counters"), 1110);
+                assert_eq!(requests.read().expect("counters").segments, 1110);
             }
             assert!(requests.seen.is_empty(), "closed connections are forgotten");
             server.join().expect("it ends");
+            let traffic = requests.read().expect("counters");
+            assert_eq!((traffic.bytes, traffic.of_new), (1110, 110), "requests of one byte, on two new connections");
         }
+    }
+
+    #[test]
+    fn connections_with_one_request_are_unsuitable() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let Some(mut requests) = open("connections_with_one_request_are_unsuitable", port) else { return };
+        let server = serve(listener, 31);
+        let mut lasting = connect(port, "127.0.0.1");
+        ask(&mut lasting, 60);
+        requests.read().expect("counters");
+        let before = requests.read().expect("counters");
+        for _ in 0..30 {
+            let mut short = connect(port, "127.0.0.1");
+            ask(&mut short, 1);
+            requests.read().expect("counters");
+            close(short);
+        }
+        let since = requests.read().expect("counters").since(&before);
+        let error = since.check_connections(port).expect_err("all connections are new");
+        assert!(error.to_string().contains("100 % of the requests"), "{error}");
+        ask(&mut lasting, 200);
+        let since = requests.read().expect("counters").since(&before);
+        assert_eq!(since.check_connections(port), Ok(()), "most requests are on a connection that stays open");
+        close(lasting);
+        server.join().expect("it ends");
     }
 
     #[test]
@@ -269,7 +313,7 @@ mod tests {
         let mut requests = TcpRequests::open(port).expect("it listens");
         requests.seen.values_mut().for_each(|connection| connection.segments = u32::MAX - 1);
         ask(&mut stream, 3);
-        assert_eq!(requests.read().expect("counters"), 5);
+        assert_eq!(requests.read().expect("counters").segments, 5);
         close(stream);
         server.join().expect("it ends");
     }

@@ -236,13 +236,66 @@ fn unsuitable_experiments_are_refused() {
     let counter = ["--metric", "command:date +%s%N"];
     let with =
         |more: &'static [&'static str]| -> Vec<&str> { counter.into_iter().chain(more.iter().copied()).collect() };
-    refused(&["--metric", "requests", "--placement", "0"], "unknown counter");
+    refused(&["--metric", "requests", "--placement", "0"], "unknown source");
     refused(&["--metric", "command:echo none", "--placement", "0"], "has no number");
+    refused(&["--metric", "prom:http://127.0.0.1:1/metrics#a", "--placement", "0"], "http://127.0.0.1:1/metrics");
+    refused(&with(&["--placement", "0", "--guard", "p99"]), "a limit is missing");
+    refused(&with(&["--placement", "0", "--guard", "command:false<1"]), "--guard 'command:false<1'");
     refused(&with(&["--placement", "0+text:copy"]), "only CPUs can be changed");
     refused(&with(&["--placement", "0", "--budget", "10s"]), "too short");
     refused(&with(&["--placement", "8191"]), "8191");
     let all = allowed(&pid);
     refused(&[&counter[..], &["--placement", &all]].concat(), "already has this placement");
+}
+
+/// The guard reads a file, which the test changes as soon as the service has another placement.
+#[test]
+fn violated_guard_restores_the_service_at_once() {
+    let name = "violated_guard_restores_the_service_at_once";
+    let service = Running::start("sleep", &["600"]);
+    let (found, state) = (allowed(&service.pid()), tempfile::tempdir().expect("a directory"));
+    let last = found.rsplit([',', '-']).next().unwrap_or_default().to_owned();
+    if last == found {
+        return println!("skipped: {name}: it needs two CPUs");
+    }
+    let latency = state.path().join("latency");
+    let guard = format!("command:cat {}<20ms", latency.display());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.args(["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", &last]);
+    // In seconds: the limit is 0.02.
+    std::fs::write(&latency, "0.003").expect("a file");
+    command.args(["--guard", &guard, "--format", "json"]).env("NEARFAR_STATE", state.path());
+    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    wait_for("the service is placed", || allowed(&service.pid()) == last);
+    std::fs::write(&latency, "0.5").expect("a file");
+    wait_for("the service is restored", || allowed(&service.pid()) == found);
+    std::fs::write(&latency, "0.003").expect("a file");
+    let output = process.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let trial: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(trial["answer"]["outcome"], "no-alternatives", "{trial:#}");
+    let violation = &trial["violations"][0];
+    assert_eq!((&violation["arm"], &violation["value"]), (&1.into(), &0.5.into()), "{violation:#}");
+    assert!(violation["restored_after_s"].as_f64().is_some_and(|seconds| seconds > 0.0), "{violation:#}");
+    assert_eq!(allowed(&service.pid()), found);
+}
+
+#[test]
+fn guard_that_is_violated_from_the_beginning_ends_the_experiment() {
+    let service = Running::start("sleep", &["600"]);
+    let (found, state) = (allowed(&service.pid()), tempfile::tempdir().expect("a directory"));
+    if !found.contains(['-', ',']) {
+        let name = "guard_that_is_violated_from_the_beginning_ends_the_experiment";
+        return println!("skipped: {name}: it needs two CPUs");
+    }
+    let args = ["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", "0"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    let output = command.args(args).args(["--guard", "command:echo 7>8"]).env("NEARFAR_STATE", state.path()).output();
+    let output = output.expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(text.contains("under the placement found, guard 'command:echo 7>8' is violated: 7"), "{text}");
+    assert_eq!(allowed(&service.pid()), found);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The result of an experiment on a running service, as text.
 
-use model::analysis::live::{LiveAnswer, LiveTrial};
+use model::analysis::live::{GuardViolation, LiveAnswer, LiveTrial};
 use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
 use crate::grid::{CellKind, Grid, GridCell};
@@ -35,7 +35,8 @@ pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
         LiveAnswer::Ended(outcome) => ended(trial, &subject, outcome),
         LiveAnswer::CarriedOver { arm, carry_over } => {
             let text = format!(
-                "{subject}: no claim. The rate still changed by {:+.1} % in the periods of {}, after {:.1} s: the periods of one placement depend on the previous one",
+                "{subject}: no claim. Its {} still changed by {:+.1} % in the periods of {}, after {:.1} s: the periods of one placement depend on the previous one",
+                clean(&trial.quantity),
                 100.0 * carry_over.change,
                 name(trial, *arm),
                 trial.wash_out_s.unwrap_or_default()
@@ -44,7 +45,8 @@ pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
         }
         LiveAnswer::NotSettled { longest_period_s } => {
             let text = format!(
-                "{subject}: no claim. The rate does not settle within {longest_period_s:.0} s after a change of the placement"
+                "{subject}: no claim. Its {} does not settle within {longest_period_s:.0} s after a change of the placement",
+                clean(&trial.quantity)
             );
             (text, Tone::Warning)
         }
@@ -53,16 +55,17 @@ pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
 }
 
 fn ended(trial: &LiveTrial, subject: &str, outcome: &Outcome) -> (String, Tone) {
+    let quantity = clean(&trial.quantity);
     let pairs = |change: &Change| format!("{} fresh pairs of periods", change.blocks);
     match outcome {
         Outcome::Gain { arm, change } => {
             let (arm, by, pairs) = (name(trial, *arm), change_text(change), pairs(change));
-            (format!("{subject}: {arm} changes its rate by {by}, in {pairs}"), Tone::Good)
+            (format!("{subject}: {arm} changes its {quantity} by {by}, in {pairs}"), Tone::Good)
         }
         Outcome::Loss { arm, change } => {
             let (arm, by, pairs) = (name(trial, *arm), change_text(change), pairs(change));
             let text = format!(
-                "{subject}: no placement is better than the one found; the best of them, {arm}, changes the rate by {by}, in {pairs}"
+                "{subject}: no placement is better than the one found; the best of them, {arm}, changes the {quantity} by {by}, in {pairs}"
             );
             (text, Tone::Good)
         }
@@ -77,7 +80,7 @@ fn ended(trial: &LiveTrial, subject: &str, outcome: &Outcome) -> (String, Tone) 
             (text, Tone::Plain)
         }
         Outcome::NoAlternatives => {
-            (format!("{subject}: no claim: no other placement could be verified"), Tone::Warning)
+            (format!("{subject}: no claim: no other placement is left"), Tone::Warning)
         }
         Outcome::NoClaim { reason } => (format!("{subject}: no claim: {}", no_claim(reason)), Tone::Warning),
     }
@@ -91,8 +94,8 @@ fn no_claim(reason: &NoClaim) -> String {
 }
 
 pub(crate) fn grid(trial: &LiveTrial) -> Grid {
-    let mut grid = Grid::new(&["placement", "CPUs", "rate", "periods", "in the race", "left"])
-        .numbers(&["rate", "periods", "in the race"])
+    let mut grid = Grid::new(&["placement", "CPUs", &trial.quantity, "periods", "in the race", "left"])
+        .numbers(&[&trial.quantity, "periods", "in the race"])
         .holding(CellKind::Text, &["CPUs", "left"]);
     for (at, placement) in trial.placements.iter().enumerate() {
         let arm = ArmId(at as u32);
@@ -101,12 +104,14 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
         let left = trial.dropped.iter().find(|dropped| dropped.arm == arm).map(|dropped| match dropped.reason {
             DropReason::Worse => "worse",
             DropReason::NotProven => "not verified",
-            DropReason::Withdrawn => "withdrawn",
+            DropReason::Withdrawn => "guard violated",
         });
         grid.rows.push(vec![
             GridCell::plain(&placement.name),
             GridCell::plain(&placement.cpus.to_string()),
-            GridCell::plain(&rate.map_or_else(|| "–".into(), |rate| format!("{}/s", significant(rate)))),
+            GridCell::plain(
+                &rate.map_or_else(|| "–".into(), |rate| format!("{}{}", significant(rate), clean(&trial.unit))),
+            ),
             GridCell::plain(&periods.to_string()),
             GridCell::plain(&change.map_or_else(|| "–".into(), change_text)),
             GridCell::plain(left.unwrap_or_default()),
@@ -123,6 +128,7 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
             clean(&trial.metric)
         ));
     }
+    notes.extend(trial.violations.iter().map(|violation| violation_note(trial, violation)));
     match trial.unproven() {
         0 => {}
         1 => notes.push("1 period does not count, because its placement was not verified".into()),
@@ -136,12 +142,32 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
     notes
 }
 
+/// `node:1 left after 83.2 s, because guard 'tcp:80>100' was violated (17); …`.
+fn violation_note(trial: &LiveTrial, violation: &GuardViolation) -> String {
+    let guard = clean(&violation.guard);
+    let value = match (violation.value, &violation.error) {
+        (Some(value), _) => format!("was violated ({})", significant(value)),
+        (None, error) => format!("could not be read ({})", clean(error.as_deref().unwrap_or("no answer"))),
+    };
+    let at_s = violation.at_s;
+    match violation.restored_after_s {
+        Some(after_s) => format!(
+            "{} left after {at_s:.1} s, because guard '{guard}' {value}; the placement found was restored within {after_s:.1} s",
+            name(trial, violation.arm)
+        ),
+        None => {
+            format!("Guard '{guard}' {value} under the placement found, after {at_s:.1} s; these periods do not count")
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use model::analysis::live::{LivePeriod, LivePhase, LivePlacement};
     use model::stats::statistics::Interval;
     use model::stats::switchback::{CarryOver, Dropped};
     use model::values::id_set::CpuSet;
+    use model::values::workload::Better;
 
     use super::*;
 
@@ -172,6 +198,9 @@ pub(crate) mod tests {
         LiveTrial {
             subject: "unit redis".into(),
             metric: "tcp:6379".into(),
+            quantity: "rate".into(),
+            unit: "/s".into(),
+            better: Better::Higher,
             placements: vec![
                 placement("as found", "0-23"),
                 placement("node:0", "0-5,12-17"),
@@ -182,6 +211,7 @@ pub(crate) mod tests {
             period_s: Some(1.6),
             periods,
             dropped: vec![Dropped { arm: ArmId(2), reason: DropReason::Worse, after_blocks: 10 }],
+            violations: Vec::new(),
             answer,
             race: vec![(ArmId(1), Some(change(0.034))), (ArmId(2), None)],
             pinned_threads: 1,
@@ -198,6 +228,25 @@ pub(crate) mod tests {
             "live_trial",
             text(LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change: change(0.031) }))
         );
+    }
+
+    #[test]
+    fn violated_guards_are_rendered() {
+        let violation = |arm, value: Result<f64, &str>| GuardViolation {
+            at_s: 31.04,
+            arm: ArmId(arm),
+            phase: LivePhase::Race,
+            guard: "command:./p99<20".into(),
+            value: value.ok(),
+            error: value.err().map(Into::into),
+            restored_after_s: (arm > 0).then_some(0.31),
+        };
+        let mut trial = trial(LiveAnswer::Ended(Outcome::NoAlternatives));
+        (trial.quantity, trial.unit) = ("CPU time per unit of work".into(), " s".into());
+        trial.dropped.push(Dropped { arm: ArmId(1), reason: DropReason::Withdrawn, after_blocks: 11 });
+        trial.violations = vec![violation(1, Ok(31.25)), violation(2, Err("no answer")), violation(0, Ok(20.0))];
+        let style = TextStyle { width: 100, ascii: false, colour: false };
+        insta::assert_snapshot!("live_trial_violations", live_trial(&trial, &style));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use lab::live::{LivePlan, LiveRun, run};
 use model::analysis::live::LiveAnswer;
 use model::stats::statistics::median;
 use model::stats::switchback::{ArmId, Outcome};
+use model::values::workload::Better;
 use service::{KINDS, Kind, Simulated};
 use shared::{Size, size};
 
@@ -91,7 +92,7 @@ fn experiments(kind: &Kind, alternatives: u32, gain: f64, repeats: usize) -> Row
 
 fn experiment(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> LiveRun {
     let mut service = Simulated::new(kind, alternatives, gain, seed);
-    let plan = LivePlan { alternatives, seed, budget: BUDGET };
+    let plan = LivePlan { alternatives, seed, budget: BUDGET, better: Better::Higher };
     run(&mut service, &plan, &AtomicBool::new(false), &mut |_| {})
 }
 

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-use lab::live::LiveService;
+use lab::live::{LiveService, Reading};
 use model::stats::switchback::ArmId;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -75,8 +75,8 @@ impl LiveService for Simulated<'_> {
         Ok(())
     }
 
-    fn count(&mut self) -> Result<f64, String> {
-        Ok(self.total)
+    fn read(&mut self) -> Result<Reading, String> {
+        Ok(Reading { total: self.total, base: self.now_s })
     }
 
     fn now(&self) -> Duration {

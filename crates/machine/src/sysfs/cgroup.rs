@@ -77,7 +77,12 @@ pub(crate) fn cpuset_of(root: &Path, pid: u32) -> Option<CpuSet> {
 
 /// Returns the current cgroup of the v2 hierarchy, or `None` if it is not mounted.
 pub(crate) fn unified_group(root: &Path) -> Option<PathBuf> {
-    let memberships = read_text(root, "proc/self/cgroup").ok()?;
+    unified_group_of(root, "self")
+}
+
+/// Returns the cgroup of a process in the v2 hierarchy, or `None` if it is not mounted.
+pub(crate) fn unified_group_of(root: &Path, process: &str) -> Option<PathBuf> {
+    let memberships = read_text(root, &format!("proc/{process}/cgroup")).ok()?;
     let mounts = read_text(root, "proc/self/mountinfo").ok()?;
     find_mount(root, &memberships, &mounts, "").map(|mount| mount.group)
 }

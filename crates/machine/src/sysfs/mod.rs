@@ -7,7 +7,8 @@ mod interrupts;
 pub(crate) mod test_tree;
 
 pub(crate) use cgroup::{
-    Limit, available_memory, cpuset_of, limits, memory_mount, throttled, throttled_between, throttled_of, unified_group,
+    Limit, available_memory, cpuset_of, limits, memory_mount, throttled, throttled_between, throttled_of,
+    unified_group, unified_group_of,
 };
 pub(crate) use interrupts::{InterruptLine, interrupt, interrupt_counts, interrupt_lines};
 

@@ -7,6 +7,7 @@ pub mod command_number;
 pub mod comparison;
 pub mod csv_text;
 pub mod id_set;
+pub mod live_metric;
 pub mod machine_class;
 pub mod placement;
 pub mod plan;

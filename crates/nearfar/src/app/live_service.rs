@@ -1,16 +1,22 @@
 //! A running service whose threads are bound to CPUs, for an experiment. Must not depend on how placements are compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use lab::live::LiveService;
+use lab::live::{GuardState, LiveService, Reading};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
+use model::analysis::live::{TcpTraffic, check_sizes};
+use model::hint::Hinted;
 use model::stats::switchback::ArmId;
 use model::values::id_set::CpuSet;
 
+use crate::app::guard_watch::GuardWatch;
 use crate::app::live_meter::LiveMeter;
 
-/// The threads of a service, with the placements that they may get and a counter of their work.
+/// Maximum interval between readings of connections: those that begin and end between two readings are not counted.
+const CONNECTION_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The threads of a service, with the placements that they may get, a metric of their work, and guards.
 pub struct PlacedService {
     threads: ServiceThreads,
     /// By arm; the first is the one that was found.
@@ -20,15 +26,56 @@ pub struct PlacedService {
     /// Affinities that the program has set itself.
     pinned: BTreeSet<CpuSet>,
     meter: LiveMeter,
+    guards: Vec<GuardWatch>,
     began: Instant,
+    arm: ArmId,
+    /// Time since which it has its placement.
+    placed: Instant,
+    connections: Connections,
+}
+
+/// Traffic of a port, by placement.
+struct Connections {
+    read: Instant,
+    /// At the begin of the present period.
+    before: TcpTraffic,
+    periods: BTreeMap<ArmId, Vec<TcpTraffic>>,
 }
 
 impl PlacedService {
-    pub fn new(threads: ServiceThreads, found: &FoundMask, alternatives: &[CpuSet], meter: LiveMeter) -> Self {
+    pub fn new(
+        threads: ServiceThreads,
+        found: &FoundMask,
+        alternatives: &[CpuSet],
+        meter: LiveMeter,
+        guards: Vec<GuardWatch>,
+    ) -> Self {
         let visible: Vec<CpuSet> = std::iter::once(found.cpus.clone()).chain(alternatives.iter().cloned()).collect();
         let masks = std::iter::once(found.mask.clone()).chain(alternatives.iter().cloned().map(Mask::Only)).collect();
         let pinned = found.others.keys().cloned().collect();
-        Self { threads, masks, visible, pinned, meter, began: Instant::now() }
+        let now = Instant::now();
+        let connections = Connections { read: now, before: TcpTraffic::default(), periods: BTreeMap::new() };
+        let arm = ArmId::BASELINE;
+        Self { threads, masks, visible, pinned, meter, guards, began: now, arm, placed: now, connections }
+    }
+
+    /// Begins another period of connections.
+    fn record_connections(&mut self) {
+        if let Some((_, traffic)) = self.meter.tcp_traffic() {
+            let Connections { before, periods, .. } = &mut self.connections;
+            periods.entry(self.arm).or_default().push(traffic.since(before));
+            *before = traffic;
+        }
+    }
+
+    /// Checks that a count of requests by connections is proportional to them.
+    fn check_connections(&mut self) -> Result<(), String> {
+        let Some((port, traffic)) = self.meter.tcp_traffic() else { return Ok(()) };
+        let checked = traffic.check_connections(port).and_then(|()| check_sizes(port, &self.connections.periods));
+        checked.map_err(|error| match error.hint() {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        })
     }
 }
 
@@ -37,11 +84,14 @@ impl LiveService for PlacedService {
         if self.threads.masks().is_empty() {
             return Err("the service has ended".into());
         }
-        let arm = arm.0 as usize;
+        let at = arm.0 as usize;
         // Not that of the placement itself: the kernel reports "any CPU" as the CPUs that the cpuset allows.
-        let others = self.visible.iter().enumerate().filter(|(other, _)| *other != arm);
+        let others = self.visible.iter().enumerate().filter(|(other, _)| *other != at);
         let from: Vec<Mask> = others.map(|(_, cpus)| Mask::Only(cpus.clone())).collect();
-        self.threads.replace(&from, &self.masks[arm]).map(drop).map_err(|error| error.to_string())
+        self.threads.replace(&from, &self.masks[at]).map(drop).map_err(|error| error.to_string())?;
+        self.record_connections();
+        (self.arm, self.placed) = (arm, Instant::now());
+        Ok(())
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
@@ -53,8 +103,20 @@ impl LiveService for PlacedService {
         }
     }
 
-    fn count(&mut self) -> Result<f64, String> {
-        self.meter.read()
+    fn read(&mut self) -> Result<Reading, String> {
+        self.check_connections()?;
+        let began = self.began;
+        self.meter.read(|| began.elapsed().as_secs_f64())
+    }
+
+    fn guards(&mut self) -> GuardState {
+        let now = Instant::now();
+        let states = self.guards.iter().map(|guard| guard.state(self.placed, now, self.began));
+        states.fold(GuardState::Hold, |worst, state| match (worst, state) {
+            (GuardState::Violated(violated), _) | (_, GuardState::Violated(violated)) => GuardState::Violated(violated),
+            (GuardState::Unknown, _) | (_, GuardState::Unknown) => GuardState::Unknown,
+            (GuardState::Hold, GuardState::Hold) => GuardState::Hold,
+        })
     }
 
     fn now(&self) -> Duration {
@@ -63,5 +125,9 @@ impl LiveService for PlacedService {
 
     fn wait_until(&mut self, time: Duration) {
         std::thread::sleep(time.saturating_sub(self.now()));
+        if self.connections.read.elapsed() >= CONNECTION_INTERVAL {
+            self.connections.read = Instant::now();
+            let _ = self.meter.tcp_traffic();
+        }
     }
 }

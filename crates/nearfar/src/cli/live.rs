@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
+use model::values::live_metric::source_lines;
 
 use super::{SubjectArgs, TextOrJson};
 
@@ -48,10 +49,13 @@ pub struct LiveAuditArgs {
 pub struct LiveTryArgs {
     #[command(flatten)]
     pub subject: SubjectArgs,
-    /// Counter of its work: tcp:PORT for requests on its own connections, or 'command:CMD#REGEX' for a number that CMD
-    /// prints
-    #[arg(long, value_name = "COUNTER")]
+    /// Metric of its work, such as tcp:PORT for requests on its own connections; --help lists all
+    #[arg(long, value_name = "SOURCE", long_help = metric_help())]
     pub metric: String,
+    /// Limit that it must keep, such as 'prom:URL#NAME<20ms' or 'log:FILE#ERROR<1/s'. A placement that violates it is undone
+    /// at once and leaves [repeatable]
+    #[arg(long = "guard", value_name = "SOURCE<NUMBER")]
+    pub guards: Vec<String>,
     /// Policy or CPUs to compare with the placement that it has [repeatable] [default: each NUMA node and each L3 cache]
     #[arg(long = "placement", value_name = "PLACEMENT")]
     pub placements: Vec<String>,
@@ -127,4 +131,8 @@ pub struct LiveWatchArgs {
     /// Output format; with json, each check is one line
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,
+}
+
+fn metric_help() -> String {
+    format!("Metric of its work, one of:\n\n{}", source_lines())
 }

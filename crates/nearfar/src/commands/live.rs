@@ -12,10 +12,13 @@ use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
     Activity, LiveAnswer, LiveAudit, LivePhase, LivePlacement, LiveTrial, alternatives, race_changes,
 };
+use model::hint::Hinted;
+use model::values::live_metric::{GuardRule, MetricSource};
 use model::values::placement::MemoryPolicy;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
 
+use crate::app::guard_watch::{GuardWatch, READ_LIMIT};
 use crate::app::live_meter::LiveMeter;
 use crate::app::live_service::PlacedService;
 use crate::app::report::generated_by;
@@ -29,6 +32,8 @@ use crate::requests::{self, Subject};
 
 /// Observation of the CPUs that a service needs.
 const OBSERVED: Duration = Duration::from_secs(1);
+/// Time limit of a reading of the metric. With guards it is shorter, because they are not checked meanwhile.
+const METRIC_LIMIT: Duration = Duration::from_secs(2);
 /// Minimum interval between lines of progress.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Observations that take longer are announced.
@@ -80,18 +85,20 @@ struct Experiment {
     /// The first is the one found.
     placements: Vec<LivePlacement>,
     plan: LivePlan,
+    metric: MetricSource,
+    meter: LiveMeter,
+    guards: Vec<(GuardRule, LiveMeter)>,
 }
 
 fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
     let subject = Subject::new(&args.subject)?;
     subject.processes()?;
     let experiment = plan(args, &subject)?;
-    let meter = LiveMeter::open(&args.metric)?;
     if args.dry_run {
         output::print(&dry_run(&subject, &experiment))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (trial, is_interrupted) = run_experiment(args, common, &subject, experiment, meter)?;
+    let (trial, is_interrupted) = run_experiment(args, common, &subject, experiment)?;
     if let Some(path) = &args.html {
         output::write(path, &report::html::live_trial(&trial, &generated_by()))?;
     }
@@ -108,6 +115,7 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
 
 fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
     let budget = Duration::from_nanos(requests::duration("--budget", &args.budget)?.0);
+    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
     let threads = subject.threads()?;
     let found = threads.found().ok_or_else(|| CliError::failure(format!("{} has ended", subject.name)))?;
     let topology = read_topology(None)?;
@@ -128,7 +136,8 @@ fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
         )
         .hint("name CPUs with --placement, such as --placement 0-3"));
     }
-    let plan = LivePlan { alternatives: alternatives.len() as u32, seed: args.seed, budget };
+    let better = metric.kind().better;
+    let plan = LivePlan { alternatives: alternatives.len() as u32, seed: args.seed, budget, better };
     if budget < plan.budget_min() {
         let needed = Nanos(plan.budget_min().as_nanos() as u64);
         return Err(CliError::usage(format!(
@@ -139,7 +148,30 @@ fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
         .hint(format!("use at least {needed}, or name fewer with --placement")));
     }
     let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone() };
-    Ok(Experiment { threads, placements: std::iter::once(here).chain(alternatives).collect(), found, plan })
+    let placements = std::iter::once(here).chain(alternatives).collect();
+    let option = format!("--metric '{}'", args.metric);
+    let limit = if rules.is_empty() { METRIC_LIMIT } else { READ_LIMIT };
+    let mut meter = LiveMeter::open(&option, &metric, &threads, limit)?;
+    meter.check_counter(&option)?;
+    let mut guards = Vec::new();
+    for rule in rules {
+        let meter = LiveMeter::open(&format!("--guard '{}'", rule.text), &rule.source, &threads, READ_LIMIT)?;
+        guards.push((rule, meter));
+    }
+    Ok(Experiment { threads, found, placements, plan, metric, meter, guards })
+}
+
+fn metric(text: &str) -> Result<MetricSource, CliError> {
+    MetricSource::parse(text)
+        .map_err(|error| CliError::usage(format!("--metric '{text}': {error}")).maybe_hint(error.hint()))
+}
+
+fn guards(texts: &[String]) -> Result<Vec<GuardRule>, CliError> {
+    let parse = |text: &String| {
+        GuardRule::parse(text)
+            .map_err(|error| CliError::usage(format!("--guard '{text}': {error}")).maybe_hint(error.hint()))
+    };
+    texts.iter().map(parse).collect()
 }
 
 /// Reads a placement that consists of CPUs only.
@@ -164,7 +196,7 @@ fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LiveP
 
 /// Lists the system calls, one line each.
 fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
-    let Experiment { threads, found, placements, plan } = experiment;
+    let Experiment { threads, found, placements, plan, guards, .. } = experiment;
     let mut lines =
         vec![format!("{}: {} of its threads may run on {}", subject.name, found.threads, found.cpus.described())];
     let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
@@ -174,6 +206,7 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
     );
     lines.push("placements, in random order:".into());
     lines.extend(placements.iter().map(|placement| format!("  {}: {}", placement.name, placement.cpus.described())));
+    lines.extend(guards.iter().map(|(rule, _)| format!("  as long as {}", rule.text)));
     let budget = Nanos(plan.budget.as_nanos() as u64);
     lines.push(format!("for at most {budget}, then back to {}", found.mask));
     lines.join("\n") + "\n"
@@ -185,9 +218,8 @@ fn run_experiment(
     common: &GlobalArgs,
     subject: &Subject,
     experiment: Experiment,
-    meter: LiveMeter,
 ) -> Result<(LiveTrial, bool), CliError> {
-    let Experiment { threads, found, placements, plan } = experiment;
+    let Experiment { threads, found, placements, plan, metric, meter, guards } = experiment;
     let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
     // Declared first, so that it ends after the settings are restored.
     let restorer = RestoreGuard::start()?;
@@ -196,7 +228,9 @@ fn run_experiment(
     guard.journal_affinities(&threads, &masks)?;
     machine::priority::raise_priority();
     let cpus: Vec<_> = placements[1..].iter().map(|placement| placement.cpus.clone()).collect();
-    let mut service = PlacedService::new(threads, &found, &cpus, meter);
+    // After the priority was raised, which their threads inherit: a guard must act in time.
+    let guards = guards.into_iter().map(|(rule, meter)| GuardWatch::start(rule, meter)).collect();
+    let mut service = PlacedService::new(threads, &found, &cpus, meter, guards);
     let mut progress = LiveLines::new(common.quiet, plan.budget);
     let run = lab::live::run(&mut service, &plan, &guard.stop, &mut |state| progress.show(state));
     let is_interrupted = guard.stop.load(Ordering::Relaxed);
@@ -205,6 +239,9 @@ fn run_experiment(
     let trial = LiveTrial {
         subject: subject.name.clone(),
         metric: args.metric.clone(),
+        quantity: metric.kind().quantity.into(),
+        unit: metric.kind().unit.into(),
+        better: plan.better,
         placements,
         seconds: run.seconds,
         wash_out_s: run.wash_out.map(|time| time.as_secs_f64()),
@@ -212,6 +249,7 @@ fn run_experiment(
         periods: run.periods,
         dropped: run.switchback.as_ref().map(|switchback| switchback.dropped().to_vec()).unwrap_or_default(),
         race: run.switchback.as_ref().map(race_changes).unwrap_or_default(),
+        violations: run.violations,
         answer: run.answer,
         pinned_threads: found.others.values().sum(),
     };

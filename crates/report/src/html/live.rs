@@ -29,6 +29,7 @@ const ROWS_MAX: usize = 100;
 struct LiveTemplate {
     title: String,
     answer: String,
+    quantity: String,
     picture: Option<String>,
     table: HtmlTable,
     notes: Vec<String>,
@@ -42,6 +43,7 @@ pub fn live_trial(trial: &LiveTrial, generated_by: &str) -> String {
     let page = LiveTemplate {
         title: format!("{}: placements while it runs", clean(&trial.subject)),
         answer: unbroken(&answer(trial).0),
+        quantity: clean(&trial.quantity),
         picture: picture(trial),
         table: HtmlTable::new("Placements", grid(trial), ROWS_MAX),
         notes: notes(trial),
@@ -57,7 +59,7 @@ fn picture(trial: &LiveTrial) -> Option<String> {
     let rates: Vec<f64> = trial.periods.iter().filter_map(|period| period.rate).collect();
     Axis::over(&rates, &[])?;
     let height = TOP + trial.placements.len() as f64 * (STRIP + NAME) + AXIS;
-    let title = format!("{}: rate by placement over time", clean(&trial.subject));
+    let title = clean(&format!("{}: {} by placement over time", trial.subject, trial.quantity));
     let mut picture =
         Svg { description: description(trial), title, width: pixels(WIDTH), height: pixels(height), ..Svg::default() };
     let mut last = None;
@@ -103,15 +105,15 @@ fn strip(picture: &mut Svg, frame: &Frame, trial: &LiveTrial, arm: ArmId) {
             (Some(rate), LivePhase::WashOut) => ("dot k7", frame.y(rate)),
             (Some(rate), LivePhase::Race | LivePhase::Confirm) => ("point", frame.y(rate)),
         };
-        let (x, y, title) = (pixels(frame.x(period.at_s / 60.0)), pixels(y), point_title(period));
+        let (x, y, title) = (pixels(frame.x(period.at_s / 60.0)), pixels(y), point_title(trial, period));
         picture.points.push(SvgDot { class, x, y, title });
     }
 }
 
 /// `83.2 s, in the race: 37800/s`.
-fn point_title(period: &LivePeriod) -> String {
+fn point_title(trial: &LiveTrial, period: &LivePeriod) -> String {
     let what = match (period.rate, &period.unproven) {
-        (Some(rate), _) => format!("{}/s", significant(rate)),
+        (Some(rate), _) => format!("{}{}", significant(rate), clean(&trial.unit)),
         (None, reason) => format!("does not count: {}", clean(reason.as_deref().unwrap_or("no rate"))),
     };
     format!("{:.1} s, {}: {what}", period.at_s, part_name(period.phase))
@@ -142,9 +144,10 @@ fn parts(picture: &mut Svg, last: &Frame, trial: &LiveTrial) {
 fn description(trial: &LiveTrial) -> String {
     let rates = trial.placements.iter().enumerate().filter_map(|(at, placement)| {
         let (rate, periods) = trial.rate(ArmId(at as u32));
-        Some(format!("{}: {}/s in {periods} periods", clean(&placement.name), significant(rate?)))
+        let unit = clean(&trial.unit);
+        Some(format!("{}: {}{unit} in {periods} periods", clean(&placement.name), significant(rate?)))
     });
-    format!("Median rates: {}.", rates.collect::<Vec<_>>().join("; "))
+    format!("Medians: {}.", rates.collect::<Vec<_>>().join("; "))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod alternatives;
 mod applied;
 mod findings;
+mod tcp_traffic;
 mod trial;
 
 use std::collections::BTreeMap;
@@ -20,7 +21,8 @@ pub use applied::{
     permanent_lines,
 };
 pub use findings::AuditFinding;
-pub use trial::{LiveAnswer, LivePeriod, LivePhase, LivePlacement, LiveTrial, race_changes};
+pub use tcp_traffic::{TcpTraffic, TcpUnsuitable, check_sizes};
+pub use trial::{GuardViolation, LiveAnswer, LivePeriod, LivePhase, LivePlacement, LiveTrial, race_changes};
 
 /// A thread that lived during the whole observation.
 #[derive(Clone, Debug, PartialEq, Eq)]

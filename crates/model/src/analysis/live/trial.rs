@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::stats::statistics::median;
 use crate::stats::switchback::{ArmId, CarryOver, Change, Dropped, NoClaim, Outcome, PeriodResult, Phase, Switchback};
 use crate::values::id_set::CpuSet;
+use crate::values::workload::Better;
 
 /// A placement of the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,10 +22,29 @@ pub struct LivePeriod {
     pub at_s: f64,
     pub arm: ArmId,
     pub phase: LivePhase,
-    /// Rate after the wash-out, per second; `None` if the period does not count.
+    /// Value of the metric after the wash-out, such as a rate per second; `None` if the period does not count.
     pub rate: Option<f64>,
     /// Why the period does not count.
     pub unproven: Option<String>,
+}
+
+/// A guard that was violated.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GuardViolation {
+    /// Seconds since the begin of the experiment.
+    pub at_s: f64,
+    /// The placement under which it was violated. Alternatives then left the experiment.
+    pub arm: ArmId,
+    pub phase: LivePhase,
+    /// As the user wrote it.
+    pub guard: String,
+    /// The value that was read; `None` if it could not be read in time.
+    pub value: Option<f64>,
+    /// Why it could not be read.
+    pub error: Option<String>,
+    /// Seconds until the placement found was restored, since the guard was last seen to hold under this placement: an upper
+    /// bound of the violation. `None` under the placement found.
+    pub restored_after_s: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +86,11 @@ pub struct LiveTrial {
     pub subject: String,
     /// `tcp:6379`.
     pub metric: String,
+    /// Noun of the metric: `rate`.
+    pub quantity: String,
+    /// Unit after a number: `/s`.
+    pub unit: String,
+    pub better: Better,
     /// The placements; the first is the one that was found.
     pub placements: Vec<LivePlacement>,
     pub seconds: f64,
@@ -75,6 +100,8 @@ pub struct LiveTrial {
     pub period_s: Option<f64>,
     pub periods: Vec<LivePeriod>,
     pub dropped: Vec<Dropped>,
+    /// Violations of guards, in order.
+    pub violations: Vec<GuardViolation>,
     pub answer: LiveAnswer,
     /// Change of each alternative in the race. For display only: the best of several is overestimated.
     pub race: Vec<(ArmId, Option<Change>)>,
@@ -90,9 +117,16 @@ impl LiveTrial {
         (median(&rates), rates.len())
     }
 
-    /// Returns the number of periods that should count but were not proven.
+    /// Returns the number of periods that should count but were not proven, besides those in which a guard was violated.
     pub fn unproven(&self) -> usize {
-        self.counted().filter(|period| period.rate.is_none()).count()
+        let periods = self.counted().filter(|period| period.rate.is_none()).count();
+        let violated = self.violations.iter().filter(|violation| violation.phase != LivePhase::WashOut).count();
+        periods.saturating_sub(violated)
+    }
+
+    /// Returns the violation because of which an alternative left.
+    pub fn violation(&self, arm: ArmId) -> Option<&GuardViolation> {
+        self.violations.iter().find(|violation| arm != ArmId::BASELINE && violation.arm == arm)
     }
 
     fn counted(&self) -> impl Iterator<Item = &LivePeriod> {

@@ -28,11 +28,13 @@ pub struct Switchback {
     dropped: Vec<Dropped>,
     /// Chosen alternative, with its planned number of fresh blocks.
     chosen: Option<(ArmId, usize)>,
+    /// Periods that belong to no block.
+    lost: usize,
 }
 
 impl Switchback {
     pub fn new(rules: Rules) -> Self {
-        Self { rules, blocks: Vec::new(), dropped: Vec::new(), chosen: None }
+        Self { rules, blocks: Vec::new(), dropped: Vec::new(), chosen: None, lost: 0 }
     }
 
     /// Returns the completed blocks in order.
@@ -128,6 +130,15 @@ impl Switchback {
         }
     }
 
+    /// Counts the time of an incomplete block, in periods, as part of the budget: a block in which a guard was violated is
+    /// not pushed. No arm may have an advantage from this: whether a block is incomplete must not depend on its values.
+    pub fn lose(&mut self, periods: usize) {
+        self.lost += periods;
+        if self.chosen.is_none() && !self.blocks.is_empty() && self.race_must_end(&self.arms()) {
+            self.choose();
+        }
+    }
+
     /// Returns the arms in the experiment, the baseline first.
     fn arms(&self) -> Vec<ArmId> {
         let has_left = |arm: &ArmId| self.dropped.iter().any(|dropped| dropped.arm == *arm);
@@ -140,7 +151,11 @@ impl Switchback {
     }
 
     fn periods_left(&self) -> usize {
-        self.rules.periods_max.saturating_sub(self.periods())
+        self.rules.periods_max.saturating_sub(self.used())
+    }
+
+    fn used(&self) -> usize {
+        self.periods() + self.lost
     }
 
     /// Analyses the race after a block: drops arms, and ends it if one alternative is left or the budget requires it.
@@ -159,7 +174,7 @@ impl Switchback {
 
     /// Whether the race has used its share of the budget, or another block would leave too little for a confirmation.
     fn race_must_end(&self, arms: &[ArmId]) -> bool {
-        let with_next = self.periods() + arms.len();
+        let with_next = self.used() + arms.len();
         let share = (RACE_SHARE * self.rules.periods_max as f64) as usize;
         let shortest = ANALYSE_EVERY * (self.rules.alternatives as usize + 1);
         self.rules.periods_max < self.rules.periods_min()

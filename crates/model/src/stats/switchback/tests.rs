@@ -178,6 +178,25 @@ fn next_best_arm_is_confirmed_after_a_withdrawal() {
 }
 
 #[test]
+fn lost_periods_count_for_the_budget() {
+    let finish = |lost: usize| {
+        let (mut experiment, mut service) = (Switchback::new(rules(2, 200)), Service::new(1, &[1.0, 1.1, 1.0]));
+        let NextStep::Block { phase, order } = experiment.next_step() else { panic!() };
+        experiment.push(service.block(phase, &order)).unwrap();
+        experiment.lose(lost);
+        (service.finish(&mut experiment), experiment)
+    };
+    for lost in [0, 60, 130] {
+        let (found, experiment) = finish(lost);
+        assert!(matches!(found, Outcome::Gain { arm: ArmId(1), .. }), "{lost}: {found:?}");
+        assert!(experiment.periods() + lost <= 200, "{lost}: {}", experiment.periods());
+    }
+    // The race ends without another block, but 20 fresh pairs do not fit, either.
+    let (found, experiment) = finish(160);
+    assert!(matches!(found, Outcome::NoClaim { .. }) && experiment.periods() == 3, "{found:?}");
+}
+
+#[test]
 fn replay_of_stored_blocks_results_in_the_same_state() {
     let (found, experiment) = outcome(rules(3, 300), &[1.0, 1.05, 0.9, 1.0]);
     let text = serde_json::to_string(experiment.blocks()).unwrap();
