@@ -79,9 +79,7 @@ fn ended(trial: &LiveTrial, subject: &str, outcome: &Outcome) -> (String, Tone) 
             );
             (text, Tone::Plain)
         }
-        Outcome::NoAlternatives => {
-            (format!("{subject}: no claim: no other placement is left"), Tone::Warning)
-        }
+        Outcome::NoAlternatives => (format!("{subject}: no claim: no other placement is left"), Tone::Warning),
         Outcome::NoClaim { reason } => (format!("{subject}: no claim: {}", no_claim(reason)), Tone::Warning),
     }
 }

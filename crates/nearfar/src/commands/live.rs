@@ -15,6 +15,7 @@ use model::analysis::live::{
 use model::hint::Hinted;
 use model::values::live_metric::{GuardRule, MetricSource};
 use model::values::placement::MemoryPolicy;
+use model::values::shell::quote_argv;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
 
@@ -105,6 +106,11 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::live_trial(&trial))?,
         TextOrJson::Text => output::print(&report::live_trial(&trial, &output::stdout_style()))?,
+    }
+    if let Some(winner) = trial.winner().and_then(|arm| trial.placement(arm)).filter(|_| !common.quiet) {
+        // Only CPUs were compared: the name of a node would move memory, too.
+        let service = quote_argv(&subject.options);
+        message!("to keep it: nearfar live apply {service} --placement {}", winner.cpus);
     }
     Ok(match trial.answer {
         LiveAnswer::Stopped { .. } if is_interrupted => CliStatus::Interrupted.into(),
