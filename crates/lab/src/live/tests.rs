@@ -38,7 +38,7 @@ struct SimulatedGuard {
     violated_from: BTreeMap<ArmId, Duration>,
     /// Times since the placement at which it is.
     within: Range<Duration>,
-    /// Time for which it stays violated afterwards, under any placement.
+    /// Duration of a violation beyond its cause, under any placement.
     recovery: Duration,
     recovers_at: Duration,
     /// Share of periods in which it is violated because the service is slow, by chance.

@@ -41,7 +41,7 @@ impl SettingsRoot {
         Self { root: self.root.clone(), state: self.state.join(EXPANSIONS).join(format!("{pid}-{started}")) }
     }
 
-    /// Returns a new location with a separate journal, for changes that are kept until they are restored on request.
+    /// Returns a location with a new journal, for changes that outlive this process.
     ///
     /// # Errors
     /// If the kernel returns no random bytes for its name.
@@ -298,14 +298,6 @@ fn restore_one(site: &SettingsRoot, force: bool) -> Result<Vec<Restored>, Change
         forget_one(site)?;
     }
     Ok(restore_changes(site, &journal, &changes, force))
-}
-
-/// Returns the changes in the journal, in effect or not, oldest first.
-///
-/// # Errors
-/// If it cannot be read.
-pub fn journalled(site: &SettingsRoot) -> Result<Vec<SettingChange>, ChangeError> {
-    read_journal(&Journal::in_dir(&site.state))
 }
 
 /// Deletes the journal without restoring the changes.

@@ -136,7 +136,7 @@ impl Applied {
             Some(destination) => Some(self.move_memory(threads, destination, stop, observe)?),
             None => None,
         };
-        // Threads that began while the first ones were changed.
+        // Catches threads that were created meanwhile.
         place().map_err(cannot_apply)?;
         settings.keep();
         Ok(moved)
