@@ -64,6 +64,18 @@ pub struct ServiceMemory {
     processes: Vec<ProcessSpans>,
 }
 
+/// A page, and the span in which it was listed.
+struct ListedPage<'a> {
+    address: u64,
+    span: &'a PageSpan,
+}
+
+impl<'a> ListedPage<'a> {
+    fn all_of(span: &'a PageSpan) -> impl Iterator<Item = Self> {
+        span.addresses().map(move |address| Self { address, span })
+    }
+}
+
 /// A page to be moved.
 struct Page {
     address: u64,
@@ -99,13 +111,15 @@ impl ServiceMemory {
         let shared = syscall::has_capability(CapabilitySet::SYS_NICE);
         for process in &self.processes {
             let mut mover = Mover { pid: process.pid, shared, moved: &mut moved, stop };
-            for span in &process.spans {
-                // A process that has ended, or another one with its id, has none of this memory.
-                if stop.load(Ordering::Relaxed) || !is_same(process) {
+            let mut pages = process.spans.iter().flat_map(ListedPage::all_of);
+            loop {
+                let batch: Vec<ListedPage> = pages.by_ref().take(PAGES_PER_QUERY).collect();
+                // The process may have exited, and its PID may belong to another.
+                if batch.is_empty() || stop.load(Ordering::Relaxed) || !is_same(process) {
                     break;
                 }
-                mover.span(span, destination)?;
-                done += span.bytes();
+                mover.batch(&batch, destination)?;
+                done += batch.iter().map(|page| page.span.page_bytes).sum::<u64>();
                 observe(Bytes(done));
             }
         }
@@ -127,43 +141,40 @@ struct Mover<'a> {
 }
 
 impl Mover<'_> {
-    fn span(&mut self, span: &PageSpan, destination: &Destination) -> io::Result<()> {
-        let addresses: Vec<u64> = span.addresses().collect();
-        for addresses in addresses.chunks(PAGES_PER_QUERY) {
-            let mut pages = self.elsewhere(addresses, span, destination)?;
-            let planned: u64 = pages.iter().map(|page| page.bytes).sum();
-            for _ in 0..ATTEMPTS {
-                if pages.is_empty() || self.stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                self.attempt(&pages)?;
-                // The status of the call is not proof.
-                pages = self.elsewhere(addresses, span, destination)?;
+    fn batch(&mut self, listed: &[ListedPage<'_>], destination: &Destination) -> io::Result<()> {
+        let mut pages = self.elsewhere(listed, destination)?;
+        let planned: u64 = pages.iter().map(|page| page.bytes).sum();
+        for _ in 0..ATTEMPTS {
+            if pages.is_empty() || self.stop.load(Ordering::Relaxed) {
+                break;
             }
-            let left: u64 = pages.iter().map(|page| page.bytes).sum();
-            self.moved.planned.0 += planned;
-            self.moved.moved.0 += planned.saturating_sub(left);
+            self.attempt(&pages)?;
+            // The status of the call is not proof.
+            pages = self.elsewhere(listed, destination)?;
         }
+        let left: u64 = pages.iter().map(|page| page.bytes).sum();
+        self.moved.planned.0 += planned;
+        self.moved.moved.0 += planned.saturating_sub(left);
         Ok(())
     }
 
     /// Returns the pages that shall move. Memory that was freed or swapped out is not among them.
-    fn elsewhere(&self, addresses: &[u64], span: &PageSpan, destination: &Destination) -> io::Result<Vec<Page>> {
-        let statuses = match query(self.pid, &pointers(addresses.iter().copied())) {
+    fn elsewhere(&self, listed: &[ListedPage<'_>], destination: &Destination) -> io::Result<Vec<Page>> {
+        let statuses = match query(self.pid, &pointers(listed.iter().map(|page| page.address))) {
             Err(error) if has_ended(&error) => return Ok(Vec::new()),
             statuses => statuses?,
         };
-        let page = |(address, status): (&u64, PageStatus)| {
+        let page = |(page, status): (&ListedPage<'_>, PageStatus)| {
             let PageStatus::On(current) = status else { return None };
-            let node = destination.of(*address, span, current)?;
-            Some(Page { address: *address, bytes: span.page_bytes, node })
+            let node = destination.of(page.address, page.span, current)?;
+            Some(Page { address: page.address, bytes: page.span.page_bytes, node })
         };
-        Ok(addresses.iter().zip(statuses).filter_map(page).collect())
+        Ok(listed.iter().zip(statuses).filter_map(page).collect())
     }
 
     fn attempt(&self, pages: &[Page]) -> io::Result<()> {
-        let bytes = pages.first().map_or(1, |page| page.bytes);
-        for pages in pages.chunks((BYTES_PER_CALL / bytes).max(1) as usize) {
+        let of_one_size = pages.chunk_by(|one, next| one.bytes == next.bytes);
+        for pages in of_one_size.flat_map(|pages| pages.chunks((BYTES_PER_CALL / pages[0].bytes).max(1) as usize)) {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -185,7 +196,7 @@ impl Mover<'_> {
     }
 }
 
-/// Whether the process does not exist any more, or has no memory any more.
+/// Whether the error means that the process has exited or released its memory.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
 }
@@ -194,7 +205,7 @@ fn pointers(addresses: impl Iterator<Item = u64>) -> Vec<*const u8> {
     addresses.map(|address| std::ptr::without_provenance(address as usize)).collect()
 }
 
-/// Whether the kernel moves pages by itself towards the threads that use them.
+/// Whether automatic NUMA balancing is on: the kernel then moves pages towards the threads that access them.
 pub fn numa_balancing_is_on() -> bool {
     sysfs::read_text(Path::new("/"), "proc/sys/kernel/numa_balancing").is_ok_and(|text| text != "0")
 }
