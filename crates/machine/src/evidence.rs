@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
@@ -11,9 +10,9 @@ use model::values::placement::MemoryPolicy;
 use model::values::trial::{CpuTime, Evidence, FileKind, FilePages};
 use model::values::units::{Bytes, Nanos};
 
+use crate::descendants::Descendants;
 use crate::proc::{MemoryMounts, NumaPages, Proc};
 use crate::thread_counts::{ThreadCounters, ThreadCounts};
-use crate::trial_cgroup::TrialCgroup;
 use crate::{cpu_times, syscall, sysfs, thread_time};
 
 /// Interval between the first two samples; it doubles after each sample up to [`INTERVAL_LONGEST`].
@@ -124,14 +123,14 @@ pub(crate) struct Leader {
     pub started: Instant,
     /// Its counters at its exec.
     pub counters: ThreadCounters,
-    /// The cgroup that contains it and all descendants, if it could be created.
-    pub group: Option<Arc<TrialCgroup>>,
+    pub descendants: Descendants,
 }
 
 impl Leader {
     /// Must be called directly after the exec.
-    pub(crate) fn observe(proc: &Proc, pid: u32, started: Instant, group: Option<Arc<TrialCgroup>>) -> Self {
-        Self { pid, started, counters: counters(proc, pid, pid), group }
+    pub(crate) fn observe(proc: &Proc, started: Instant, descendants: Descendants) -> Self {
+        let pid = descendants.leader();
+        Self { pid, started, counters: counters(proc, pid, pid), descendants }
     }
 }
 
@@ -208,7 +207,7 @@ impl TrialMonitor {
     pub(crate) fn sample(&mut self) -> Duration {
         // Thread time, because waiting for a CPU, for example when the trial uses all of them, costs the trial nothing.
         let began = thread_time::used();
-        let pids = self.processes();
+        let pids = self.leader.descendants.processes(PROCESSES_MAX);
         let threads = self.sample_threads(&pids);
         if threads > 0 {
             self.samples += 1;
@@ -218,39 +217,6 @@ impl TrialMonitor {
         let cost = thread_time::used().saturating_sub(began);
         self.sample_pages(&pids);
         interval(self.samples, cost)
-    }
-
-    /// Returns the processes of the trial's cgroup; without one, the leader, its descendants, and their orphans, which
-    /// this process adopts as a subreaper.
-    fn processes(&self) -> Vec<u32> {
-        if let Some(group) = &self.leader.group {
-            // The ended leader is not listed, but not reaped either.
-            let mut pids = group.processes();
-            pids.retain(|pid| *pid != self.leader.pid);
-            pids.insert(0, self.leader.pid);
-            pids.truncate(PROCESSES_MAX);
-            return pids;
-        }
-        let Some(adopted) = self.proc.children(std::process::id()) else {
-            return self.proc.processes_of_group(self.leader.pid);
-        };
-        let mut pids: Vec<u32> = adopted.into_iter().filter(|pid| self.is_of_trial(*pid)).collect();
-        let mut next = 0;
-        while let Some(pid) = pids.get(next).copied().filter(|_| pids.len() < PROCESSES_MAX) {
-            pids.extend(self.proc.children(pid).unwrap_or_default());
-            next += 1;
-        }
-        pids.truncate(PROCESSES_MAX);
-        pids
-    }
-
-    /// Returns whether a child of this process belongs to the trial: the leader, an orphan of its group, or an orphan
-    /// that has left the session since. The helpers of this process leave its session, too, but run the same program.
-    fn is_of_trial(&self, pid: u32) -> bool {
-        let stat = |pid| self.proc.thread_stat(pid, pid);
-        let (Some(child), Some(leader)) = (stat(pid), stat(self.leader.pid)) else { return false };
-        let has_left = child.session != leader.session && child.started >= leader.started;
-        child.group == self.leader.pid || (has_left && !self.proc.runs_this_program(pid))
     }
 
     fn sample_threads(&mut self, pids: &[u32]) -> u64 {
@@ -494,7 +460,8 @@ mod tests {
                 lists_files: false,
                 ignores_own_program: false,
             };
-            let leader = Leader::observe(&Proc::live(), 1, Instant::now(), None);
+            let proc = Proc::live();
+            let leader = Leader::observe(&proc, Instant::now(), Descendants::of(1, &proc, None));
             let mut monitor = TrialMonitor::new(Proc::live(), leader, scope);
             let pages = |list: &[(u32, u64)]| list.iter().map(|(node, count)| (NodeId(*node), *count)).collect();
             readings.iter().for_each(|reading| {

@@ -4,6 +4,9 @@
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use indicatif::MultiProgress;
 
 /// Prints a message and a newline on stderr, like the one of the standard library, but never panics.
 macro_rules! message {
@@ -31,7 +34,33 @@ pub fn is_verbose() -> bool {
 pub fn print(text: Arguments<'_>) {
     let line = format!("{}\n", visible(&text.to_string()));
     // In one call, so that lines of concurrent processes do not mix. Errors are ignored: stderr may be full or closed.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    let write = || std::io::stderr().lock().write_all(line.as_bytes());
+    let _ = match drawn().as_ref() {
+        Some(bars) => bars.suspend(write),
+        None => write(),
+    };
+}
+
+/// Draws progress bars; messages are printed above them until they are finished.
+pub fn draw_bars() -> MultiProgress {
+    let bars = MultiProgress::new();
+    *drawn() = Some(bars.clone());
+    bars
+}
+
+pub fn finish_bars() {
+    *drawn() = None;
+}
+
+/// The progress bars on the terminal.
+fn drawn() -> MutexGuard<'static, Option<MultiProgress>> {
+    static BARS: Mutex<Option<MultiProgress>> = Mutex::new(None);
+    BARS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns what prints a line about something that is awaited.
+pub fn waiting(quiet: bool) -> fn(&str) {
+    if quiet { |_| () } else { |line| message!("{line}") }
 }
 
 /// Replaces control characters other than line breaks and tabs, and characters that reverse the direction of text.

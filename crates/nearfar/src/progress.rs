@@ -4,12 +4,13 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use lab::progress::{Forecast, RunEvent};
 use model::analysis::finding::metric_value;
 use model::analysis::place::{PlaceResult, RaceState};
 use model::values::record::{RunRecord, TrialRecord};
 use model::values::trial::{Grade, Role};
+use model::values::units::Nanos;
 
 use crate::message::visible;
 use crate::{message, output, trial_details};
@@ -43,7 +44,7 @@ impl<'a> Progress<'a> {
             let style = ProgressStyle::with_template(template).expect("the template is valid");
             ProgressBar::new(0).with_style(style)
         };
-        let all = MultiProgress::new();
+        let all = message::draw_bars();
         if self.record.plan.race.is_some() {
             let lines = RANKED.min(self.record.plan.cells.len());
             self.ranking = (0..lines).map(|_| all.add(styled("{msg}"))).collect();
@@ -76,6 +77,7 @@ impl<'a> Progress<'a> {
         for bar in self.ranking.iter().chain(&self.bar) {
             bar.finish_and_clear();
         }
+        message::finish_bars();
     }
 
     fn bar(&self, forecast: Forecast, message: &str) {
@@ -146,5 +148,7 @@ impl<'a> Progress<'a> {
 }
 
 fn remaining(forecast: Forecast) -> String {
-    format!("at most {} left", forecast.left)
+    // In whole seconds, rounded up: an estimate is not more precise.
+    let seconds = forecast.left.0.div_ceil(1_000_000_000);
+    if seconds == 0 { "ending".into() } else { format!("at most {} left", Nanos(seconds * 1_000_000_000)) }
 }

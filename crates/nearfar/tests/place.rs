@@ -507,6 +507,38 @@ fn server_and_its_load_are_placed_together() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
 }
 
+#[test]
+fn server_that_daemonises_is_placed_and_stopped() {
+    if !are_installed("server_that_daemonises_is_placed_and_stopped", &["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let server = format!("redis-server --port {port} --bind 127.0.0.1 --save '' --daemonize yes");
+    let load = format!("redis-benchmark -p {port} -n 2000 -t get --csv");
+    let flags = ["--ready", &format!("port:{port}"), "--metric", r#""GET","([\d.]+)""#, "--higher-is-better"];
+    race(&[&["--server", &server], &flags[..]].concat(), &load.split(' ').collect::<Vec<_>>());
+    assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
+}
+
+#[test]
+fn missing_readiness_is_reported_during_and_after_the_wait() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("socket");
+    let server = "sh -c 'echo bad configuration >&2; exec sleep 1000'";
+    let ready = format!("file:{}", file.display());
+    let flags = ["place", "--budget", "3s", "--server", server, "--ready", &ready, "--", "true"];
+    let output = run(&dir.path().join("r.db"), &flags);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // The sentences are wrapped.
+    let stdout = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&format!("waiting for file '{}' of the server, at most 3s", file.display())), "{stderr}");
+    let expected = "not ready after 3s";
+    assert!(stdout.contains(expected) && stdout.contains("stderr: bad configuration"), "{stdout}");
+    assert!(stdout.contains("1 trial in") && !stdout.contains("Selection data"), "{stdout}");
+}
+
 /// A machine with two sockets, each with a memory node.
 const TWO_SOCKETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/xeon-e5-2640-x2.xml");
 

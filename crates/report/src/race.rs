@@ -370,7 +370,8 @@ fn failed_trials(answer: &PlaceResult) -> Option<String> {
 fn cost(answer: &PlaceResult) -> String {
     let time = Nanos((answer.seconds * 1e9) as u64);
     let (trials, candidates) = (answer.trials, answer.candidates);
-    format!("{trials} trials in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
+    let trials = if trials == 1 { "1 trial".into() } else { format!("{trials} trials") };
+    format!("{trials} in {time}; {candidates} candidates stand for {} placements", clean(&answer.raw_placements))
 }
 
 /// The command lines, and their purpose.

@@ -61,7 +61,7 @@ pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
 
 /// Measures the peak memory of the server of a trial or, without one, of its command, without a limit. The page cache
 /// is not included. The trial is one of a tool.
-pub fn required(trial: &Trial, far: &FarConfig, stop: &AtomicBool) -> Result<Bytes, TrialStatus> {
+pub fn required(trial: &Trial, far: &FarConfig, stop: &AtomicBool, on_wait: fn(&str)) -> Result<Bytes, TrialStatus> {
     let unbounded = ExpansionLimits {
         engine: PagingMode::Plain,
         directory: far.directory.clone(),
@@ -73,7 +73,7 @@ pub fn required(trial: &Trial, far: &FarConfig, stop: &AtomicBool) -> Result<Byt
     let over = AtomicBool::new(false);
     let (outcome, peak) = std::thread::scope(|scope| {
         let sampler = scope.spawn(|| peak_memory(&expansion, &over));
-        let outcome = run_tool(trial, stop, trial.time_limit, Some(entrance), &UsedFiles::default());
+        let outcome = run_tool(trial, stop, trial.time_limit, Some(entrance), &UsedFiles::default(), on_wait);
         over.store(true, Ordering::Relaxed);
         (outcome, sampler.join().expect("sampling does not panic"))
     });

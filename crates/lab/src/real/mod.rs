@@ -39,6 +39,7 @@ pub struct RealExecutor {
     routes: Option<Routes>,
     far: FarConfig,
     used_files: UsedFiles,
+    on_wait: fn(&str),
 }
 
 impl RealExecutor {
@@ -53,7 +54,13 @@ impl RealExecutor {
         routes: Option<Routes>,
         far: FarConfig,
     ) -> Self {
-        Self { program, stop, around_limit, routes, far, used_files: UsedFiles::default() }
+        Self { program, stop, around_limit, routes, far, used_files: UsedFiles::default(), on_wait: |_| () }
+    }
+
+    /// Calls `on_wait` with what a trial is waiting for, if that takes longer than a moment.
+    #[must_use]
+    pub fn reporting(self, on_wait: fn(&str)) -> Self {
+        Self { on_wait, ..self }
     }
 
     /// Runs a trial with the interrupt affinity of its placement, and monitors the interrupts.
@@ -86,7 +93,9 @@ impl RealExecutor {
     fn run_trial(&self, trial: &Trial, entrance: Option<Arc<File>>) -> Result<TrialOutcome, TrialStatus> {
         match workload_of(trial)?.runner {
             Runner::Kernel(_) => self.run_kernel(trial, entrance),
-            Runner::Tool { .. } => run_tool(trial, &self.stop, self.around_limit, entrance, &self.used_files),
+            Runner::Tool { .. } => {
+                run_tool(trial, &self.stop, self.around_limit, entrance, &self.used_files, self.on_wait)
+            }
         }
     }
 
@@ -132,6 +141,7 @@ fn run_tool(
     around_limit: Nanos,
     entrance: Option<Arc<File>>,
     used_files: &UsedFiles,
+    on_wait: fn(&str),
 ) -> Result<TrialOutcome, TrialStatus> {
     let workload = workload_of(trial)?;
     let Runner::Tool { recipe, read } = workload.runner else {
@@ -142,7 +152,7 @@ fn run_tool(
     }
     let job = TrialContext::of(trial);
     let recipe = recipe(&job)?;
-    tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files })
+    tool::run(&tool::Tool { trial, job, recipe, read, stop, around_limit, entrance, used_files, on_wait })
 }
 
 /// A command with the CPU affinity and memory policy of a trial.

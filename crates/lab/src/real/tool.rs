@@ -31,6 +31,8 @@ pub(super) struct Tool<'a> {
     pub entrance: Option<Arc<File>>,
     /// Files that earlier trials used.
     pub used_files: &'a UsedFiles,
+    /// Called with what the trial is waiting for.
+    pub on_wait: fn(&str),
 }
 
 /// Runs the trial. With a server, preparation and clean-up run once, around the server and all runs of the command;
@@ -89,6 +91,7 @@ impl Tool<'_> {
             ready: server.ready.clone(),
             stop_timeout: server.stop_timeout,
             measured: placement.cpus(),
+            on_wait: self.on_wait,
         };
         let files = &self.used_files.server;
         let started = page_cache::start(self.files_required(), &files.placeable, &server.launch);

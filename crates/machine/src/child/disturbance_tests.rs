@@ -2,7 +2,7 @@
 
 use model::values::trial::Grade;
 
-use super::tests::{WORK, has, one, sh, two_cpus, verdict};
+use super::tests::{WORK, has, one, sessions, sh, two_cpus, verdict};
 use super::*;
 
 fn run(launch: &SpawnSpec) -> ProcessResult {
@@ -40,6 +40,7 @@ fn descendants_in_other_sessions_are_followed() {
     if !has("taskset") || !has("setsid") {
         return;
     }
+    let _sessions = sessions();
     // The process that did the work has no parent in the trial; the leader waits for the end of its output.
     let mut launch = sh(&format!("(setsid taskset -c {a} sh -c '{WORK}; echo' &) | cat"));
     launch.cpus = one(b);

@@ -2,6 +2,7 @@
 //! ended with its whole process group. Never runs a shell.
 
 mod aside;
+mod awaited;
 mod output;
 mod reap;
 mod server;
@@ -27,6 +28,7 @@ use model::values::trial::Evidence;
 use model::values::units::{Bytes, Nanos};
 
 use crate::affinity;
+use crate::descendants::Descendants;
 use crate::evidence::{Counters, Leader, TrialMonitor, WatchScope};
 use crate::perf;
 use crate::proc::Proc;
@@ -230,8 +232,9 @@ pub fn run(launch: &SpawnSpec, stop: &[&AtomicBool]) -> Result<ProcessResult, La
         hang_up: None,
         grace: GRACE,
         lines: None,
+        background: None,
     };
-    observe(launch, &cpus, |started| wait::attend(started, orders))
+    observe(launch, &cpus, |started, _| wait::attend(started, orders))
 }
 
 /// The CPUs of the trial, or all CPUs if none are named.
@@ -243,7 +246,7 @@ fn seats_or(cpus: &CpuSet, all: &CpuSet) -> CpuSet {
 fn observe(
     launch: &SpawnSpec,
     cpus: &CpuSet,
-    attend: impl FnOnce(Started) -> Result<WaitOutcome, LaunchError>,
+    attend: impl FnOnce(Started, &Descendants) -> Result<WaitOutcome, LaunchError>,
 ) -> Result<ProcessResult, LaunchError> {
     let proc = Proc::live();
     let follower = Follower::create(launch);
@@ -267,15 +270,19 @@ fn observe(
         let follower = follower.entered(started.proof.is_followed);
         let stall = follower.cpu_stall();
         let (proof, pid) = (started.proof.clone(), started.pid);
+        let descendants = Descendants::of(pid, &proc, follower.group());
         // A failed send means that the monitor panicked; the join below reports it.
-        let _ = send.send(Leader::observe(&proc, pid, started.at, follower.group()));
+        let _ = send.send(Leader::observe(&proc, started.at, descendants.clone()));
         let stops = scope.spawn(move || stops::measure(pid));
-        let attended = attend(started);
+        let attended = attend(started, &descendants);
         let after = Counters::read(&proc, cpus);
         let stalled = follower.cpu_stall_since(stall);
         drop(send);
         let monitor = monitoring.join().expect("the monitor does not panic");
-        let used = reap::all(pid, &proc)?;
+        let mut used = reap::all(pid, &proc)?;
+        if attended.as_ref().is_ok_and(|attended| attended.may_have_orphans) {
+            reap::orphans(&descendants, &mut used)?;
+        }
         let stopped = stops.join().expect("the thread that waits for stops does not panic");
         let attended = attended?.drain_rest();
         let mut evidence = evidence(proof, &attended, &used, (&before, &after));

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use super::wait::{self, DEATH_MAX};
 use super::{Exit, LaunchError};
+use crate::descendants::Descendants;
 use crate::proc::Proc;
 use crate::syscall::{self, SyscallError, WaitStatus};
 
@@ -38,6 +39,27 @@ pub(super) fn all(leader: u32, proc: &Proc) -> Result<ResourceUsage, LaunchError
             Ok(None) => await_end(orphan_of(leader, proc), until)?,
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(used),
             Err(error) => return Err(refused(&error)),
+        }
+    }
+}
+
+/// Kills and reaps the processes that a server has left outside its process group. Without a cgroup for each command, also
+/// those that left the session of the command that was measured meanwhile.
+pub(super) fn orphans(descendants: &Descendants, used: &mut ResourceUsage) -> Result<(), LaunchError> {
+    let until = Instant::now() + DEATH_MAX;
+    loop {
+        let orphans = descendants.orphans();
+        if orphans.is_empty() {
+            return Ok(());
+        }
+        orphans
+            .iter()
+            .filter(|orphan| !orphan.has_ended)
+            .for_each(|orphan| wait::signal_group(orphan.group, Signal::KILL));
+        for orphan in orphans {
+            await_end(orphan.pid, until)?;
+            let reaped = syscall::reap_child(orphan.pid).map_err(|error| refused(&error))?;
+            reaped.iter().for_each(|orphan| used.add(&ResourceUsage::of(orphan)));
         }
     }
 }

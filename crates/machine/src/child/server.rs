@@ -29,6 +29,8 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 const CONNECT_MAX: Duration = Duration::from_millis(250);
 /// Time for which a connection must stay open. A proxy without its server accepts connections and closes them at once.
 const OPEN_MIN: Duration = Duration::from_millis(20);
+/// Time of waiting without a message.
+const SILENT_MAX: Duration = Duration::from_secs(2);
 /// Time limit of one readiness command.
 const CHECK_MAX: Nanos = Nanos(5_000_000_000);
 
@@ -43,6 +45,8 @@ pub struct ServerCommand {
     pub stop_timeout: Nanos,
     /// CPUs of the measured command; the thread that monitors the server stays off them. Empty if the kernel chooses.
     pub measured: CpuSet,
+    /// Called once with the missing condition, if the server takes longer than a moment to become ready.
+    pub on_wait: fn(&str),
 }
 
 /// The condition that makes a server ready.
@@ -100,7 +104,8 @@ pub enum ServerError {
 }
 
 /// Starts a server, waits until it is ready, calls `meanwhile`, and stops the server: its process group gets SIGTERM,
-/// and SIGKILL when the server has ended or after its `stop_timeout`. The flag passed to `meanwhile` is set when the server has ended,
+/// and SIGKILL when the server has ended or after its `stop_timeout`. If its first process ends with status 0 and leaves
+/// others in the background, as daemons do, these are the server. The flag passed to `meanwhile` is set when the server has ended,
 /// so that the command can be aborted. Returns the result of `meanwhile` and the evidence of the server.
 ///
 /// # Errors
@@ -128,7 +133,7 @@ pub fn with_server<T>(
         let (cpus, ended) = (&cpus, &ended);
         // A separate thread that lives as long as the server, which is killed when the thread that started it ends.
         let attending = scope.spawn(move || {
-            observe(&server.launch, cpus, |started| {
+            observe(&server.launch, cpus, |started, descendants| {
                 if matches!(server.ready, Readiness::Started) {
                     // Receivers wait until this thread has ended.
                     let _ = tell.send(());
@@ -140,8 +145,10 @@ pub fn with_server<T>(
                 let output_max = server.launch.output_max;
                 let hang_up = Some(hang_up);
                 let grace = Duration::from_nanos(server.stop_timeout.0);
-                let orders = WaitPolicy { output_max, time_limit: None, stop: &[stop], hang_up, grace, lines };
-                let attended = wait::attend(started, orders);
+                let background = Some(descendants);
+                let policy =
+                    WaitPolicy { output_max, time_limit: None, stop: &[stop], hang_up, grace, lines, background };
+                let attended = wait::attend(started, policy);
                 ended.store(true, Ordering::Relaxed);
                 attended
             })
@@ -228,7 +235,16 @@ impl<'a> ReadinessProbe<'a> {
         stop: &AtomicBool,
     ) -> ReadinessResult {
         let (mut pause, longest) = LOOKS;
+        let mut silent_until = Instant::now().checked_add(SILENT_MAX);
         loop {
+            if silent_until.is_some_and(|until| Instant::now() >= until) {
+                silent_until = None;
+                (self.server.on_wait)(&format!(
+                    "waiting for {}, at most {}",
+                    self.awaited(),
+                    self.server.launch.time_limit
+                ));
+            }
             match events.recv_timeout(pause) {
                 Ok(()) => return ReadinessResult::Ready,
                 Err(RecvTimeoutError::Disconnected) => return ReadinessResult::Ended,
@@ -250,6 +266,16 @@ impl<'a> ReadinessProbe<'a> {
             Readiness::Command(argv) => succeeds(self.server, argv, stop).unwrap_or(false),
             Readiness::File(path) => FileState::of(path).is_some_and(|state| self.stale != Some(state)),
             Readiness::Started | Readiness::Line(_) => false,
+        }
+    }
+
+    fn awaited(&self) -> String {
+        match &self.server.ready {
+            Readiness::Started => "the start of the server".into(),
+            Readiness::Port(port) => format!("port {port} of the server"),
+            Readiness::File(path) => format!("file '{}' of the server", path.display()),
+            Readiness::Line(pattern) => format!("a line of the server's output that matches '{pattern}'"),
+            Readiness::Command(argv) => format!("the readiness command '{}'", argv.join(" ")),
         }
     }
 
@@ -313,7 +339,7 @@ impl Hinted for ServerError {
             }
             Self::PortTaken(_) => Some("stop the other process, or use another port".into()),
             Self::Ended { exit: Exit::Code(0), .. } => {
-                Some("run the server in the foreground; background processes are not tracked".into())
+                Some("it left no process in the background; see its log for the reason".into())
             }
             Self::NotReady { .. } | Self::Ended { .. } | Self::Stopped => None,
         }

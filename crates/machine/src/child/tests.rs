@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::values::id_set::{CpuId, NodeSet};
@@ -55,6 +56,12 @@ pub(super) fn has(program: &str) -> bool {
         println!("skipped: needs {program}");
     }
     there
+}
+
+/// Held by tests whose processes leave the session: without a cgroup, a daemon is recognised by that.
+pub(super) fn sessions() -> MutexGuard<'static, ()> {
+    static SESSIONS: Mutex<()> = Mutex::new(());
+    SESSIONS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn verdict(seats: &[CpuId], memory: MemoryPolicy, finished: &ProcessResult) -> Verdict {

@@ -12,8 +12,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use model::values::units::Bytes;
 
 use super::LaunchError;
+use super::awaited::Awaited;
 use super::output::{KeptRange, LineWatch, Stream};
 use super::start::Started;
+use crate::descendants::Descendants;
 use crate::syscall::SyscallError;
 
 /// Bytes of stderr kept, enough for the message that explains a failure.
@@ -37,11 +39,15 @@ pub(super) struct WaitPolicy<'a> {
     pub grace: Duration,
     /// Receives the lines of both outputs.
     pub lines: Option<LineWatch>,
+    /// The descendants of the process, if those that it leaves in the background are awaited and ended like itself.
+    pub background: Option<&'a Descendants>,
 }
 
 /// Result of waiting for a process.
 pub(super) struct WaitOutcome {
     pub cause: Cause,
+    /// Whether processes that it has left outside its group must be ended, too.
+    pub may_have_orphans: bool,
     /// Time just before its exec.
     pub began: Instant,
     /// Time at which its end was noticed.
@@ -74,7 +80,7 @@ impl WaitOutcome {
     }
 }
 
-/// Waits until the process has ended. It is not reaped, so its PID cannot be reused. After an error it may still run,
+/// Waits until the process has ended, and those in the background if they count. It is not reaped, so its PID cannot be reused. After an error it may still run,
 /// and the caller kills it.
 pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOutcome, LaunchError> {
     let refused = |error: Errno| LaunchError::Refused(SyscallError::new("wait for a child", &error.into()));
@@ -82,14 +88,18 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
     let lines = orders.lines;
     let mut stdout = Stream::new(started.stdout, KeptRange::First(output_max), lines.clone()).map_err(refused)?;
     let mut stderr = Stream::new(started.stderr, KeptRange::Last(STDERR_BYTES_MAX), lines).map_err(refused)?;
-    let exit = exit_of(started.pid).map_err(refused)?;
+    let mut awaited = Awaited::child(started.pid, orders.background).map_err(refused)?;
     let (mut phase, mut cause) = (KillPhase::Runs, Cause::Itself);
     let mut until = orders.time_limit.and_then(|limit| started.at.checked_add(limit));
     loop {
         // A closed pipe stays closed, so it is reported only once.
         let hang_up = orders.hang_up.as_ref().filter(|_| matches!(phase, KillPhase::Runs));
-        let news = wait_a_while(&exit, hang_up, [&mut stdout, &mut stderr], until).map_err(refused)?;
+        let news = wait_a_while(awaited.exit(), hang_up, [&mut stdout, &mut stderr], until).map_err(refused)?;
         if news == WaitEvent::Ended {
+            let may_move_on = matches!(phase, KillPhase::Runs) || awaited.is_background();
+            if may_move_on && awaited.move_on().map_err(refused)? {
+                continue;
+            }
             break;
         }
         let now = Instant::now();
@@ -98,18 +108,19 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
         match phase {
             KillPhase::Runs if late || told => {
                 cause = if late { Cause::TimeLimit } else { Cause::Stop };
-                signal_group(started.pid, Signal::TERM);
+                awaited.signal(Signal::TERM);
                 (phase, until) = (KillPhase::AskedToEnd, Some(now + orders.grace));
             }
             KillPhase::AskedToEnd if late => {
-                signal_group(started.pid, Signal::KILL);
+                awaited.signal(Signal::KILL);
                 (phase, until) = (KillPhase::Killed, Some(now + DEATH_MAX));
             }
             KillPhase::Killed if late => return Err(LaunchError::WillNotDie { pid: started.pid }),
             _ => {}
         }
     }
-    Ok(WaitOutcome { cause, began: started.at, ended: Instant::now(), stdout, stderr })
+    let may_have_orphans = orders.background.is_some();
+    Ok(WaitOutcome { cause, may_have_orphans, began: started.at, ended: Instant::now(), stdout, stderr })
 }
 
 /// Result of one wait.
@@ -163,7 +174,7 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 /// A descriptor that becomes readable when a child ends, without reaping it.
-fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
+pub(super) fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
     match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         // Linux before 5.3, or a container that forbids the call.

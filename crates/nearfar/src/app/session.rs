@@ -218,7 +218,7 @@ pub fn execute(
 ) -> Result<RunEnd, CliError> {
     let stop = &guard.stop;
     let routes = guard.routes(&record.plan)?;
-    let mut executor = target.executor(&record.plan, stop.clone(), routes)?;
+    let mut executor = target.executor(&record.plan, stop.clone(), routes, quiet)?;
     let mut progress = Progress::new(record, quiet);
     let file = store.identity();
     let is_in_place = || file.as_ref().is_none_or(FileIdentity::is_in_place);

@@ -17,6 +17,7 @@ use crate::app::results_file::readable_runs;
 use crate::app::session::{ResumeRule, RunResult, SessionRequest, check, complete};
 use crate::app::target_machine::{TargetMachine, far_site};
 use crate::error::{CliError, CliStatus};
+use crate::message;
 
 /// The workload that runs the command.
 const WORKLOAD: &str = "command";
@@ -66,7 +67,8 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
         message!("measuring the peak memory without a limit");
     }
     let unlimited = plan(request, &target, vec![BASELINE.into()], Bytes(0))?;
-    let need = lab::real::required(&unlimited.trial("", 0, 0, Role::Warmup, 0, 0), &far_site(), &guard.stop)
+    let trial = unlimited.trial("", 0, 0, Role::Warmup, 0, 0);
+    let need = lab::real::required(&trial, &far_site(), &guard.stop, message::waiting(session.quiet()))
         .map_err(|status| peak_error(&status))?;
     let plan = plan(request, &target, placements(request, need), need)?;
     check(&plan, &target)?;

@@ -23,6 +23,7 @@ use store::Store;
 use crate::app::results_file::ResultsFile;
 use crate::app::run_guard::site;
 use crate::error::CliError;
+use crate::message;
 
 /// Selects and names the machine to measure.
 pub struct MachineRequest {
@@ -93,12 +94,14 @@ impl TargetMachine {
         plan: &Plan,
         stop: Arc<AtomicBool>,
         routes: Option<Routes>,
+        quiet: bool,
     ) -> Result<Box<dyn Executor>, CliError> {
         if self.simulated.is_some() {
             let topology = self.machine.topology.clone();
             return Ok(Box::new(SimExecutor::new(topology, plan.workloads.clone(), self.seed, self.faults.clone())));
         }
-        Ok(Box::new(RealExecutor::new(current_exe()?, stop, plan.repeat.time_limit, routes, far_site())))
+        let executor = RealExecutor::new(current_exe()?, stop, plan.repeat.time_limit, routes, far_site());
+        Ok(Box::new(executor.reporting(message::waiting(quiet))))
     }
 
     /// Creates the record of a new run; `ordinal` distinguishes runs of the same plan with the same seed.

@@ -53,7 +53,7 @@ struct ExpandedCommands {
 
 /// Runs a program with a limit on its DRAM.
 pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
-    let commands = commands(args)?;
+    let commands = commands(args, common.quiet)?;
     let limits = limits(args, common)?;
     let servers = commands.server.iter().map(|server| &server.launch.argv[0]);
     for name in servers.chain([&commands.program[0]]) {
@@ -89,7 +89,7 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
 }
 
 /// Returns the commands to run.
-fn commands(args: &ExpandArgs) -> Result<ExpandedCommands, CliError> {
+fn commands(args: &ExpandArgs, quiet: bool) -> Result<ExpandedCommands, CliError> {
     if !args.server.has_server() {
         if args.server.ready.is_some() {
             return Err(CliError::usage("--ready requires --server or --load"));
@@ -97,7 +97,7 @@ fn commands(args: &ExpandArgs) -> Result<ExpandedCommands, CliError> {
         return Ok(ExpandedCommands { program: args.command.clone(), server: None });
     }
     let served = server_and_load(&args.server, &utf8(&args.command)?)?;
-    let server = served.server.map(|argv| server_command(&argv, &args.server)).transpose()?;
+    let server = served.server.map(|argv| server_command(&argv, &args.server, quiet)).transpose()?;
     Ok(ExpandedCommands { program: served.measured.into_iter().map(Into::into).collect(), server })
 }
 

@@ -25,7 +25,10 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult, all: bool, style: &TextS
     let (grid, left_out) = grid(answer, all);
     // On narrow lines the column against the kernel's choice is omitted first: the confirming pairs are more precise.
     let grid = if style.width < ALL_WIDTH_MIN { grid.without("against kernel") } else { grid };
-    out += &format!("\n{}\n{}", line(grid_title(answer), Tone::Quiet, style), grid.terminal(style));
+    // A search without a valid trial has no ranking.
+    if !grid.rows.is_empty() {
+        out += &format!("\n{}\n{}", line(grid_title(answer), Tone::Quiet, style), grid.terminal(style));
+    }
     if left_out > 0 {
         out += &line(
             &format!("{left_out} more candidates were not run; place --all and --format json list them"),

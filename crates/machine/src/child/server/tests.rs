@@ -3,20 +3,22 @@
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
+use std::sync::Mutex;
 
 use model::values::id_set::CpuId;
 use model::values::placement::{MemoryPolicy, Placement};
 use model::values::trial::{Grade, Role, Trial, TrialId, TrialStatus, Verdict, judge};
 use model::values::workload::Parameters;
 
-use super::super::tests::{WORK, has, is_gone, launch, one, sh, text, two_cpus};
+use super::super::tests::{WORK, has, is_gone, launch, one, sessions, sh, text, two_cpus};
 use super::super::{affinity, run};
 use super::*;
+use crate::proc::Proc;
 
 const PORT: &str = "TEST_PORT_OF_A_SERVER";
 
 fn server(launch: SpawnSpec, ready: Readiness) -> ServerCommand {
-    ServerCommand { launch, ready, stop_timeout: Nanos(5_000_000_000), measured: CpuSet::new() }
+    ServerCommand { launch, ready, stop_timeout: Nanos(5_000_000_000), measured: CpuSet::new(), on_wait: |_| () }
 }
 
 fn line(wanted: &str) -> Readiness {
@@ -189,7 +191,7 @@ fn server_that_ends_early_reports_its_stderr() {
         assert_eq!(error, "server: ended before it was ready with status 3: no disk");
     }
     let error = with(&server(sh("exit 0"), line("ready")), |_| ()).unwrap_err();
-    assert!(error.hint().unwrap().contains("foreground"), "{error:?}");
+    assert!(error.hint().unwrap().contains("no process in the background"), "{error:?}");
 }
 
 #[test]
@@ -268,6 +270,96 @@ fn panic_leaves_no_process() {
     let server = server(launch, line("ready"));
     let result = catch_unwind(AssertUnwindSafe(|| with(&server, |_| panic!("on purpose"))));
     assert!(result.is_err() && is_gone(&std::fs::read_to_string(path).unwrap()));
+}
+
+/// A server that daemonises: a process in a new session writes its PID, then its parent ends with this status.
+fn daemon(directory: &tempfile::TempDir, script: &str, status: u8) -> (ServerCommand, PathBuf) {
+    let mut launch = sh(&format!("setsid sh -c \"$DAEMON\" & until [ -s pid ]; do sleep 0.01; done; exit {status}"));
+    launch.environment = vec![("DAEMON".into(), format!("{script}; echo $$ >new; mv new pid; exec sleep 1000").into())];
+    launch.directory = Some(directory.path().into());
+    let pid = directory.path().join("pid");
+    (server(launch, Readiness::File(pid.clone())), pid)
+}
+
+fn is_process_gone(path: &Path) -> bool {
+    is_gone(&std::fs::read_to_string(path).unwrap())
+}
+
+#[test]
+fn daemon_is_monitored_and_stopped() {
+    let Some((_, cpu)) = two_cpus() else { return };
+    if !has("setsid") {
+        return;
+    }
+    let _sessions = sessions();
+    let directory = tempfile::tempdir().unwrap();
+    let (mut daemon, pid) = daemon(&directory, ":", 0);
+    daemon.launch.cpus = one(cpu);
+    let (mask, finished) = with(&daemon, |_| {
+        // Until the first process has ended, it is not its orphan.
+        let pid: u32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+        while Proc::live().thread_stat(pid, pid).unwrap().parent != std::process::id() {
+            std::thread::yield_now();
+        }
+        affinity::mask_of(pid).unwrap()
+    })
+    .unwrap();
+    assert_eq!(mask, one(cpu));
+    assert_eq!(finished.exit, Exit::Stopped);
+    assert!(is_process_gone(&pid), "the daemon still runs");
+}
+
+#[test]
+fn stubborn_daemon_is_killed() {
+    if !has("setsid") {
+        return;
+    }
+    let _sessions = sessions();
+    let directory = tempfile::tempdir().unwrap();
+    let (daemon, pid) = daemon(&directory, "trap '' TERM", 0);
+    let daemon = ServerCommand { stop_timeout: Nanos(100_000_000), ..daemon };
+    let ((), finished) = with(&daemon, |_| ()).unwrap();
+    assert_eq!(finished.exit, Exit::Stopped);
+    assert!(is_process_gone(&pid), "the daemon still runs");
+}
+
+#[test]
+fn daemon_that_ends_during_the_trial_ends_it() {
+    if !has("setsid") {
+        return;
+    }
+    let _sessions = sessions();
+    let directory = tempfile::tempdir().unwrap();
+    let (daemon, pid) = daemon(&directory, ":", 0);
+    let error = with(&daemon, |ended| {
+        let kill = sh(&format!("kill -9 $(cat {}); exec sleep 1000", pid.display()));
+        assert_eq!(run(&kill, &[ended]).unwrap().exit, Exit::Stopped, "the command was not stopped");
+    });
+    assert_eq!(error.unwrap_err().to_string(), "server: ended before the end of the trial with status 0");
+}
+
+#[test]
+fn failed_start_of_a_daemon_leaves_no_process() {
+    if !has("setsid") {
+        return;
+    }
+    let _sessions = sessions();
+    let directory = tempfile::tempdir().unwrap();
+    let (mut daemon, pid) = daemon(&directory, ":", 3);
+    daemon.ready = line("never");
+    assert_eq!(fails(&daemon), "server: ended before it was ready with status 3");
+    assert!(is_process_gone(&pid), "the daemon still runs");
+}
+
+#[test]
+fn long_wait_names_what_is_awaited() {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut server = server(sh("exec sleep 1000"), line("up"));
+    server.launch.time_limit = Nanos(SILENT_MAX.as_nanos() as u64 + 500_000_000);
+    server.on_wait = |line| LINES.lock().unwrap().push(line.into());
+    fails(&server);
+    let expected = "waiting for a line of the server's output that matches 'up', at most 2.5s";
+    assert_eq!(*LINES.lock().unwrap(), [expected]);
 }
 
 /// The verdict on a trial of two commands: the measured one on the first CPU, the server on the second.

@@ -14,13 +14,14 @@ use super::{POLL_INTERVAL, failure};
 use crate::app::forwarded_signals::ends_wait;
 use crate::cli::ServerArgs;
 use crate::error::{CliError, CliStatus};
+use crate::message;
 use crate::requests::duration;
 
 /// The end of a server's output that is kept for error messages.
 const OUTPUT_MAX: Bytes = Bytes(64 << 10);
 
 /// Returns the server that the options describe, without a limit yet.
-pub(super) fn server_command(argv: &[String], args: &ServerArgs) -> Result<ServerCommand, CliError> {
+pub(super) fn server_command(argv: &[String], args: &ServerArgs, quiet: bool) -> Result<ServerCommand, CliError> {
     let time =
         |option: &str, text: &Option<String>, default| text.as_ref().map_or(Ok(default), |text| duration(option, text));
     let launch = SpawnSpec {
@@ -32,6 +33,7 @@ pub(super) fn server_command(argv: &[String], args: &ServerArgs) -> Result<Serve
         ready: args.ready.as_deref().map_or(Ok(Readiness::Started), readiness).map_err(CliError::usage)?,
         stop_timeout: time("--stop-timeout", &args.stop_timeout, STOP_TIMEOUT)?,
         measured: CpuSet::new(),
+        on_wait: message::waiting(quiet),
     })
 }
 
