@@ -224,7 +224,11 @@ pub(super) fn steps(
     }
     let regular = "1, 2, 4 .. all children at each level, one or all hardware threads per core";
     let family = match space.threads {
-        _ if space.second => "pairs of CPU sets for two commands, with the kernel's memory policy".into(),
+        _ if space.second && counted.nodes > 1 => {
+            "pairs of CPU sets for two commands; the memory of both by the kernel, interleaved, or on the server's node"
+                .into()
+        }
+        _ if space.second => "pairs of CPU sets for two commands".into(),
         Threads::Unspecified => format!("regular sets of CPUs with memory policies: {regular}"),
         Threads::Fixed(_) | Threads::Searched => {
             format!("with memory policies: all classes if there are few, otherwise regular sets: {regular}")

@@ -252,8 +252,18 @@ impl<'a> Counter<'a> {
             },
             loose,
             unbound,
-            memory: self.memory(&placement.memory, &on_node, seats),
+            memory: self.memory_of(placement, &on_node, seats),
         }
+    }
+
+    /// With a server, its threads use the memory that matters.
+    fn memory_of(&self, placement: &Placement, on_node: &[f64], seats: &[usize]) -> MemoryFeatures {
+        let server: Vec<usize> = placement.server_cpus.iter().filter_map(|cpu| self.at.get(&cpu).copied()).collect();
+        if server.is_empty() {
+            return self.memory(&placement.memory, on_node, seats);
+        }
+        let on_node = tally(&server, on_node.len(), |cpu| Some(self.machine.home[cpu]));
+        self.memory(&placement.memory, &on_node, &server)
     }
 
     fn core_uses(&self, on_core: &[f64]) -> Vec<CoreUse> {

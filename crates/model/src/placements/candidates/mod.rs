@@ -198,12 +198,23 @@ fn finish(
 fn placement(core_index: &CoreIndex, names: &mut names::Names, mode: Threads, draft: Draft) -> Placement {
     let Draft { threads, bindings, memory, second, second_reason, .. } = draft;
     let requested = (mode != Threads::Unspecified).then_some(threads);
-    let name = names.name(requested, threads, &bindings, &memory);
+    let name = if second_reason.is_empty() {
+        names.name(requested, threads, &bindings, &memory)
+    } else {
+        names.name_with_server(requested, threads, &bindings, &memory)
+    };
     let reason = String::new();
     let mut placement = Placement { name, reason, bindings, memory, server_cpus: second, ..Placement::kernel(threads) };
-    placement.reason = names::sentence(core_index, &placement, mode == Threads::Unspecified);
-    if !second_reason.is_empty() {
-        placement.reason = format!("{}; second command: {second_reason}", placement.reason);
+    let is_free = mode == Threads::Unspecified;
+    if second_reason.is_empty() {
+        placement.reason = names::sentence(core_index, &placement, is_free);
+        return placement;
     }
+    // The memory policy is chosen for the server, so it is not described by its distance from the first command.
+    let unbound = Placement { memory: placement.memory.clone(), ..Placement::kernel(threads) };
+    let first = Placement { memory: MemoryPolicy::Kernel, ..placement.clone() };
+    let memory = names::memory(core_index, &unbound).map(|memory| format!("; both: {memory}")).unwrap_or_default();
+    let sentence = names::sentence(core_index, &first, is_free);
+    placement.reason = format!("{sentence}; second command: {second_reason}{memory}");
     placement
 }

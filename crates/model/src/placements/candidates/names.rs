@@ -42,6 +42,22 @@ impl<'a> Names<'a> {
         let combined = cpu_policy.zip(memory_name).map(|(cpus, memory)| format!("{}+{memory}", cpus.name));
         combined.unwrap_or_else(|| letters(bindings, memory))
     }
+
+    /// Like [`Names::name`], but a single memory node is named by its number: the memory policy is chosen for a server on
+    /// other CPUs, so `memory-local` would mislead.
+    pub fn name_with_server(
+        &mut self,
+        requested: Option<usize>,
+        threads: usize,
+        bindings: &[CpuId],
+        memory: &MemoryPolicy,
+    ) -> String {
+        let cpus = self.name(requested, threads, bindings, &MemoryPolicy::Kernel);
+        match memory {
+            MemoryPolicy::Bind(nodes) if nodes.len() == 1 && !cpus.starts_with('-') => format!("{cpus}+node:{nodes}"),
+            _ => self.name(requested, threads, bindings, memory),
+        }
+    }
 }
 
 /// Returns the name of a memory policy that can follow a CPU policy.
@@ -100,7 +116,8 @@ pub(super) fn sentence(core_index: &CoreIndex, placement: &Placement, free_threa
     }
 }
 
-fn memory(core_index: &CoreIndex, placement: &Placement) -> Option<String> {
+/// Describes the memory policy of a placement, relative to its CPUs; `None` for that of the kernel.
+pub(super) fn memory(core_index: &CoreIndex, placement: &Placement) -> Option<String> {
     let is_local = |node| {
         placement.bindings.iter().any(|cpu| core_index.core_of(*cpu).is_some_and(|core| core.home == Some(node)))
     };

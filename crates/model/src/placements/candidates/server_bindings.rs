@@ -1,5 +1,5 @@
 //! CPU sets for two concurrent commands, such as a server and its load generator: few sets for the first command, each
-//! combined with distinct sets for the second.
+//! combined with distinct sets for the second, and with memory policies for the second.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,18 @@ use super::canonical::{Canonicalizer, Labels};
 use super::collect::{CandidateSet, ThreadShape};
 use super::explain::CandidateCounts;
 use super::family::Family;
+use super::memory::{Choice, choices as choices_of_memory};
 use super::{Draft, Threads};
 use crate::placements::placement::cores::{Core, CoreIndex};
 use crate::placements::placement::reason;
 use crate::values::id_set::{CpuId, CpuSet};
-use crate::values::placement::MemoryPolicy;
 use crate::values::plan::MemoryChoice;
 
 /// Maximum number of sets for the first command. Each is combined with up to eight sets for the second.
 const FIRST_MAX: usize = 9;
 
-/// Returns pairs of CPU sets. Both commands have the kernel's memory policy; memory policies of two commands are not
-/// searched.
+/// Returns pairs of CPU sets, each with the memory policies that suit the second command, the server. Both commands get
+/// the policy: a load generator has little memory.
 pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
     let parts = Family::new(set.forms.tree()).whole_parts();
     match set.space.threads {
@@ -37,6 +37,7 @@ pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
         set.shapes.iter().cloned().enumerate().filter(|(index, _)| !excluded.contains(index)).collect();
     let mut seen = BTreeSet::new();
     let mut drafts = Vec::new();
+    let mut counts = CandidateCounts::default();
     for (index, shape) in shapes.into_iter().take(FIRST_MAX) {
         for (second, second_reason) in choices(set.core_index, &shape.bindings, &parts) {
             let fits = second.len() <= set.limits.cpus_max;
@@ -44,12 +45,34 @@ pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
             if !fits || !allowed(set, &shape.bindings, &second) || !seen.insert((shape.threads, form)) {
                 continue;
             }
-            let draft = set.draft(index, &shape, MemoryChoice::Kernel, MemoryPolicy::Kernel, true);
-            drafts.push(Draft { second, second_reason, ..draft });
+            for (choice, memory, first_stage) in server_memory(set, &second) {
+                if set.limits.memory_excluded.iter().any(|policy| policy.covers(choice)) {
+                    counts.excluded += 1;
+                    continue;
+                }
+                let draft = set.draft(index, &shape, choice, memory, first_stage);
+                drafts.push(Draft { second: second.clone(), second_reason: second_reason.clone(), ..draft });
+            }
         }
     }
-    let counts = CandidateCounts { family: drafts.len(), first_stage: drafts.len(), ..CandidateCounts::default() };
+    counts.family = drafts.len();
+    counts.first_stage = drafts.iter().filter(|draft| draft.first_stage).count();
     (drafts, counts)
+}
+
+/// Returns memory policies for a server on these CPUs, or on any CPU if there are none: the kernel's, interleaved, and
+/// bound to the only node of its CPUs. Others would have to be better than all of these for a server that is measured by
+/// its load.
+fn server_memory(set: &CandidateSet, second: &CpuSet) -> Vec<Choice> {
+    let cpus: Vec<CpuId> = second.iter().collect();
+    let homes: BTreeSet<_> = cpus.iter().filter_map(|cpu| set.core_index.core_of(*cpu)?.home).collect();
+    let mut policies = choices_of_memory(set.core_index, set.forms.tree(), &cpus, set.space.kernel);
+    policies.retain(|(choice, ..)| match choice {
+        MemoryChoice::Kernel | MemoryChoice::Interleave | MemoryChoice::InterleaveUsed => true,
+        MemoryChoice::Own => homes.len() == 1,
+        _ => false,
+    });
+    policies
 }
 
 /// Combines the placements of named policies, for the first command, with CPU sets for the second.
