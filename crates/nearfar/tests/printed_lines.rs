@@ -111,7 +111,11 @@ fn ranks_of_open_mpi_run_on_the_cores_of_the_placement() {
     const NAME: &str = "ranks_of_open_mpi_run_on_the_cores_of_the_placement";
     let slots = |placement: &str| printed(placement, &["app".into()]).open_mpi;
     let expected = "# nearfar.rankfile\nrank 0=localhost slot=0:1\nrank 1=localhost slot=1:0\n# command\n\
-                    numactl -i 0-1 mpirun -n 2 --rankfile nearfar.rankfile app";
+                    numactl -i 0-1 mpirun -n 2 --rankfile nearfar.rankfile app\n\
+                    # without a file, Open MPI 5\n\
+                    numactl -i 0-1 mpirun -n 2 --map-by pe-list=1,6:ordered app\n\
+                    # Open MPI 4\n\
+                    numactl -i 0-1 mpirun -n 2 --cpu-list 1,6 --bind-to cpu-list:ordered app";
     assert_eq!(slots("-C 1,6 -i 0-1").as_deref(), Some(expected));
     assert_eq!(slots("-C 0,12"), None, "two threads of one core");
     let machine = machine::topology::read(&TopologySource::Live).expect("this machine can be read");
@@ -125,11 +129,16 @@ fn ranks_of_open_mpi_run_on_the_cores_of_the_placement() {
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (rankfile, command) = text.split_once("\n# command\n").expect("both parts");
+    let (with_file, lists) = command.split_once("\n# without a file, Open MPI 5\n").expect("compact ascends");
+    let (_, with_list) = lists.split_once("\n# Open MPI 4\n").expect("both versions");
     std::fs::write(dir.path().join("nearfar.rankfile"), rankfile).expect("the directory is writable");
     let allow = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
-    let run = Command::new("sh").args(["-c", command]).envs(allow).current_dir(&dir).output().expect("sh starts");
-    let mut seen: Vec<String> = String::from_utf8_lossy(&run.stdout).lines().map(String::from).collect();
-    seen.sort_unstable();
+    let run = |command: &str| {
+        let run = Command::new("sh").args(["-c", command]).envs(allow).current_dir(&dir).output().expect("sh starts");
+        let mut seen: Vec<String> = String::from_utf8_lossy(&run.stdout).lines().map(String::from).collect();
+        seen.sort_unstable();
+        (seen, String::from_utf8_lossy(&run.stderr).into_owned())
+    };
     let cores = machine.cores();
     let core_of = |cpu| cores.iter().find(|core| core.contains(cpu)).expect("every CPU has a core");
     let mut ranks: Vec<String> = placement
@@ -139,7 +148,13 @@ fn ranks_of_open_mpi_run_on_the_cores_of_the_placement() {
         .map(|(rank, cpu)| format!("{rank} Cpus_allowed_list: {}", core_of(*cpu)))
         .collect();
     ranks.sort_unstable();
-    assert_eq!(seen, ranks, "{}", String::from_utf8_lossy(&run.stderr));
+    let (seen, stderr) = run(with_file);
+    assert_eq!(seen, ranks, "{stderr}");
+    let version = Command::new("mpirun").arg("--version").output().expect("it is usable");
+    if String::from_utf8_lossy(&version.stdout).contains("(Open MPI) 4.") {
+        let (seen, stderr) = run(with_list);
+        assert_eq!(seen, ranks, "{stderr}");
+    }
 }
 
 /// With the service manager of this machine, or with one that the test starts.

@@ -26,7 +26,8 @@ pub struct CommandLines {
     pub slurm: Option<String>,
     /// OpenMP's environment variables, one place per CPU. CPUs only.
     pub openmp: Option<String>,
-    /// A rankfile and the mpirun of Open MPI, with one rank per thread. Each rank is bound to its whole core.
+    /// A rankfile and the mpirun of Open MPI, with one rank per thread, and the same without a file. Each rank is bound to
+    /// its whole core.
     pub open_mpi: Option<String>,
     /// Environment variable of Go's runtime, with the command of `taskset` or `numactl`.
     pub go: Option<String>,
@@ -330,9 +331,26 @@ fn open_mpi(input: &LineInput, topology: &Topology) -> Option<String> {
     // The ranks inherit the memory policy of mpirun.
     let memory = if input.memory_matters { letters(&CpuSet::new(), input.memory) } else { Vec::new() };
     let numactl = if memory.is_empty() { String::new() } else { format!("numactl {} ", memory.join(" ")) };
-    let count = slots.len();
-    let command = format!("{numactl}mpirun -n {count} --rankfile nearfar.rankfile {}", input.command);
-    Some(format!("# nearfar.rankfile\n{}\n# command\n{command}", lines.collect::<Vec<_>>().join("\n")))
+    let mpirun = format!("{numactl}mpirun -n {}", slots.len());
+    let command = format!("{mpirun} --rankfile nearfar.rankfile {}", input.command);
+    let file = lines.collect::<Vec<_>>().join("\n");
+    let listed = cores_of(topology, ranks).map(|cores| {
+        let command = input.command;
+        format!(
+            "\n# without a file, Open MPI 5\n{mpirun} --map-by pe-list={cores}:ordered {command}\n# Open MPI 4\n{mpirun} \
+             --cpu-list {cores} --bind-to cpu-list:ordered {command}"
+        )
+    });
+    Some(format!("# nearfar.rankfile\n{file}\n# command\n{command}{}", listed.unwrap_or_default()))
+}
+
+/// Returns the logical indices of the cores of these CPUs, as in `0,1,6`. `None` if they do not ascend: Open MPI sorts the
+/// list.
+fn cores_of(topology: &Topology, cpus: &[CpuId]) -> Option<String> {
+    let index = |cpu: &CpuId| topology.of_kind(ObjectKind::Core).position(|core| core.cpus.contains(*cpu));
+    let indices = cpus.iter().map(index).collect::<Option<Vec<usize>>>()?;
+    let texts: Vec<String> = indices.iter().map(ToString::to_string).collect();
+    indices.is_sorted().then(|| texts.join(","))
 }
 
 /// Returns the package of a CPU, and its core within the package.
