@@ -302,6 +302,30 @@ fn wrong_models_do_not_break_the_stated_bound() {
     assert!(held * 4 >= runs * 3, "{held} of {runs}");
 }
 
+/// `place` printed that a candidate was the best with 91 % and that the kernel's choice missed 0.1 %, next to fresh pairs
+/// in which the candidate was 4 % slower.
+#[test]
+fn fresh_pairs_change_the_statements_about_the_answer() {
+    let field = field("ryzen5-2600", Threads::Unspecified);
+    let mut truth = vec![0.03; field.placements.len()];
+    (truth[0], truth[1]) = (0.0, -0.04);
+    let (search, _) = run(&field.prior(), &truth, 20, 4);
+    assert_eq!(search.leader(), Some(1));
+    let (leads, kept) = (search.outlook(), search.outlook_of(0));
+    assert!(leads.predictions[1].best > 0.8, "{:?}", leads.predictions[1]);
+    let [missed_by_leader, missed_by_baseline] = [&leads, &kept].map(|outlook| outlook.missed.unwrap().mean);
+    assert!(missed_by_baseline > missed_by_leader + 0.02, "{missed_by_baseline} {missed_by_leader}");
+    let pair = |seed| {
+        let noise = 0.01 * Random::new(seed, "pair").normal();
+        (noise.exp() * 1.04, 1.0)
+    };
+    let after = search.after_pairs(1, &(0..8).map(pair).collect::<Vec<_>>());
+    let outlook = after.outlook_of(0);
+    assert!(outlook.predictions[1].best < 0.5, "{:?}", outlook.predictions[1]);
+    assert!(outlook.missed.unwrap().mean < missed_by_baseline - 0.01, "{:?}", outlook.missed);
+    assert_eq!(search.after_pairs(1, &[(0.0, 1.0)]).outlook(), leads, "a value of 0 cannot be compared");
+}
+
 #[test]
 fn guess_before_any_trial_predicts_every_candidate() {
     let field = field("xeon-e5-2640-x2", Threads::Unspecified);

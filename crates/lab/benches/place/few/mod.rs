@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use model::analysis::place::{Claim, Gain};
 use model::stats::racing::{ConfirmPlan, Confirmation, INDIFFERENCE, KILL_FACTOR, confirm_moderated};
-use model::stats::search::{Missed, Prior, Search, confirm_pairs};
+use model::stats::search::{Prior, Search, confirm_pairs};
 use model::values::plan::{RaceRules, stream};
 use model::values::workload::Better;
 
@@ -167,21 +167,28 @@ impl<'a> Run<'a> {
                 limit = search.abort_limit().unwrap_or(limit);
             }
             let winner = search.leader().unwrap_or(0);
-            let missed = search.missed();
-            let confirmed = (winner != 0).then(|| self.confirm(&search, winner, budget)).flatten();
+            let pairs = if winner == 0 { Vec::new() } else { self.pairs(winner, budget) };
+            let confirmed = self.confirm(&search, &pairs, budget);
             let claim = confirmed.as_ref().map(|confirmed| {
                 let predicted = search.outlook().predictions[winner];
                 Claim::of_pairs(confirmed, &Gain::new(confirmed, Better::Lower, Some(&predicted)))
             });
-            answers.push(Answer { missed, confirmed, claim, ..self.answer(Method::Search, budget, winner) });
+            let kept = if claim.is_some_and(Claim::keeps_baseline) { 0 } else { winner };
+            let after = search.after_pairs(winner, &pairs).outlook_of(kept).missed;
+            let stated = after.map(|missed| (self.answer(Method::Search, budget, kept).regret, missed));
+            answers.push(Answer { stated, confirmed, claim, ..self.answer(Method::Search, budget, winner) });
         }
         answers
     }
 
-    fn confirm(&self, search: &Search, winner: usize, budget: usize) -> Option<Confirmation> {
+    /// Returns fresh pairs of a candidate and the baseline.
+    fn pairs(&self, winner: usize, budget: usize) -> Vec<(f64, f64)> {
+        self.machine(&format!("pairs {budget}")).pairs(winner, confirm_pairs(budget))
+    }
+
+    fn confirm(&self, search: &Search, pairs: &[(f64, f64)], budget: usize) -> Option<Confirmation> {
         let planned = ConfirmPlan { pairs: confirm_pairs(budget), half_width: INDIFFERENCE };
-        let pairs = self.machine(&format!("pairs {budget}")).pairs(winner, planned.pairs);
-        confirm_moderated(Better::Lower, &pairs, planned, self.seed as u64, search.pair_deviation())
+        confirm_moderated(Better::Lower, pairs, planned, self.seed as u64, search.pair_deviation())
     }
 
     fn answer(&self, method: Method, budget: usize, winner: usize) -> Answer {
@@ -193,7 +200,7 @@ impl<'a> Run<'a> {
             budget,
             regret: self.truth[winner] - best,
             change: self.truth[winner] - self.truth[0],
-            missed: None::<Missed>,
+            stated: None,
             confirmed: None,
             claim: None,
         }

@@ -18,7 +18,8 @@ pub struct Answer {
     pub regret: f64,
     /// True difference to the baseline (logarithm).
     pub change: f64,
-    pub missed: Option<Missed>,
+    /// The distance of the final answer from the best candidate (logarithm), and its stated bounds.
+    pub stated: Option<(f64, Missed)>,
     pub confirmed: Option<Confirmation>,
     /// The claim, if there are pairs.
     pub claim: Option<Claim>,
@@ -118,7 +119,8 @@ fn print_kinds(answers: &[Answer]) {
 
 /// Returns the share of answers whose miss is not above its stated bound, in percent.
 fn bound_holds<'a>(answers: impl Iterator<Item = &'a Answer>) -> f64 {
-    let held: Vec<bool> = answers.filter_map(|one| Some(one.regret.exp_m1() <= one.missed?.bound90 + 1e-9)).collect();
+    let held: Vec<bool> =
+        answers.filter_map(|one| one.stated.map(|(regret, missed)| regret.exp_m1() <= missed.bound90 + 1e-9)).collect();
     100.0 * held.iter().filter(|held| **held).count() as f64 / held.len().max(1) as f64
 }
 
@@ -199,7 +201,7 @@ fn print_honesty(results: &[Results]) -> bool {
         let without_gain: Vec<&&&Answer> = chosen.iter().filter(|one| one.change >= -1e-9).collect();
         let claims = |of: &[&&&Answer], claim: Claim| of.iter().filter(|one| one.claim == Some(claim)).count();
         let stated: Vec<(f64, Missed)> =
-            chosen.iter().filter_map(|one| Some((one.regret.exp_m1(), one.missed?))).collect();
+            chosen.iter().filter_map(|one| one.stated.map(|(regret, missed)| (regret.exp_m1(), missed))).collect();
         let coverage = share(covers, confirmed.len());
         let name = format!("{budget} trials, {} intervals cover 93 to 97 %", confirmed.len());
         met &= print_target(&name, coverage, (93.0..=97.0).contains(&coverage));

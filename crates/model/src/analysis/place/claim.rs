@@ -41,7 +41,7 @@ impl Claim {
     }
 
     /// Whether the winner is the baseline.
-    pub(super) fn keeps_baseline(self) -> bool {
+    pub fn keeps_baseline(self) -> bool {
         matches!(self, Self::KernelIsBest | Self::NoDifferenceSeen)
     }
 

@@ -148,7 +148,9 @@ impl PlaceResult {
         if let Some((search, expected)) = &expected {
             standings = with_search(state, search, expected, standings);
         }
-        let expected = expected.map(|(_, expected)| expected);
+        // The table shows what decided the search; the statements about the answer use all trials.
+        let after = winner.and_then(|winner| state.outlook_after_pairs(winner));
+        let expected = after.or(expected.map(|(_, expected)| expected));
         let tied = |one: &&RankingRow| matches!(one.word, RankClaim::Leads | RankClaim::NotSeenToDiffer { .. });
         let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
         let bound = winner.map(placement).filter(|_| matches!(claim, Claim::Better | Claim::Likely));

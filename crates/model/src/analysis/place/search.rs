@@ -126,6 +126,11 @@ impl SearchStage {
         self.search.outlook()
     }
 
+    /// Returns the predictions after fresh pairs of the challenger and the baseline, with what this winner may miss.
+    pub fn outlook_after(&self, challenger: usize, pairs: &[(f64, f64)], winner: usize) -> Outlook {
+        self.search.after_pairs(challenger, pairs).outlook_of(winner)
+    }
+
     /// Number of values of a cell.
     pub fn count(&self, cell: usize) -> u32 {
         self.values.get(&cell).map_or(0, |(_, count)| *count)

@@ -15,7 +15,7 @@ use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
 use crate::stats::racing::{BlockResult, ConfirmPlan, Confirmation, End, Race, RankedCandidate, State};
 use crate::stats::racing::{confirm_moderated, extend_plan, planned};
-use crate::stats::search::RACE_AFTER;
+use crate::stats::search::{Outlook, RACE_AFTER};
 use crate::values::plan::{KILLED_FROM, NextBlock, Plan, RacePlan, RaceRules};
 use crate::values::record::{EndReason, TrialRecord};
 use crate::values::trial::Role;
@@ -407,6 +407,13 @@ impl<'a> RaceState<'a> {
 
     pub(super) fn search(&self) -> Option<&SearchStage> {
         self.search.as_ref()
+    }
+
+    /// Returns the predictions of the search after all of its trials, those of the confirmation included. `None` without a
+    /// search, and without pairs.
+    pub(super) fn outlook_after_pairs(&self, winner: usize) -> Option<Outlook> {
+        let challenger = self.challenger.filter(|_| !self.pairs.is_empty())?;
+        Some(self.search.as_ref()?.outlook_after(challenger, &self.pairs, winner))
     }
 
     /// Returns the state of the race, or else of the search.

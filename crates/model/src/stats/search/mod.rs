@@ -33,7 +33,7 @@ pub use random::Random;
 pub use transfer::{MeasuredCandidate, Measurements, Transfer, transfer};
 
 use crate::stats::racing::missing::{AttemptCount, DropReason};
-use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State};
+use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State, signed_log};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
@@ -114,6 +114,30 @@ impl Search {
         if self.state == State::Racing && self.is_resolved() {
             self.state = State::Resolved;
         }
+    }
+
+    /// Returns the search with fresh pairs of a candidate and the baseline as further trials: what it knows after the
+    /// confirmation. Pairs without a comparable value are left out.
+    #[must_use]
+    pub fn after_pairs(&self, candidate: usize, pairs: &[(f64, f64)]) -> Self {
+        let mut after = self.clone();
+        for (value, baseline) in pairs {
+            let logs =
+                [(candidate, *value), (0, *baseline)].map(|(one, value)| Some((one, signed_log(value, self.better)?)));
+            if let [Some(value), Some(baseline)] = logs {
+                let block = after.blocks;
+                after.observations.extend([value, baseline].map(|(candidate, value)| Observation {
+                    candidate,
+                    block,
+                    value,
+                }));
+                after.blocks += 1;
+            }
+        }
+        if after.blocks > self.blocks {
+            after.posterior = Posterior::new(&after.prior, &after.observations);
+        }
+        after
     }
 
     pub fn state(&self) -> State {

@@ -84,14 +84,24 @@ impl Search {
     /// Returns what the leader may miss. Before the first block, the leader is the candidate that is expected to be the
     /// best.
     pub fn missed(&self) -> Option<Missed> {
-        self.missed_by(&self.stated_draws("missed", MISSED_DRAWS))
+        let leader = self.leader().or_else(|| self.expected_best())?;
+        Some(self.missed_by(leader, &self.stated_draws("missed", MISSED_DRAWS)))
     }
 
     /// Returns predictions of all candidates; before the first block, those of the prior. Takes longer than a block.
     pub fn outlook(&self) -> Outlook {
+        self.outlook_with(self.leader().or_else(|| self.expected_best()))
+    }
+
+    /// Like [`Search::outlook`], but with what this candidate may miss, for an answer that is not the leader.
+    pub fn outlook_of(&self, candidate: usize) -> Outlook {
+        self.outlook_with(Some(candidate))
+    }
+
+    fn outlook_with(&self, answer: Option<usize>) -> Outlook {
         let draws = self.stated_draws("outlook", OUTLOOK_DRAWS);
         Outlook {
-            missed: self.missed_by(&draws),
+            missed: answer.map(|answer| self.missed_by(answer, &draws)),
             predictions: predictions(&draws, &self.posterior.mean, &self.active().collect::<Vec<_>>()),
         }
     }
@@ -154,11 +164,10 @@ impl Search {
         self.posterior.cautious_draws(&self.prior, count, &mut random)
     }
 
-    fn missed_by(&self, draws: &[Vec<f64>]) -> Option<Missed> {
-        let leader = self.leader().or_else(|| self.expected_best())?;
+    fn missed_by(&self, candidate: usize, draws: &[Vec<f64>]) -> Missed {
         let lowest = |draw: &[f64]| self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min);
-        let distance = |draw: &Vec<f64>| (draw[leader] - lowest(draw)).max(0.0).exp_m1();
-        Some(Missed::of(draws.iter().map(distance).collect()))
+        let distance = |draw: &Vec<f64>| (draw[candidate] - lowest(draw)).max(0.0).exp_m1();
+        Missed::of(draws.iter().map(distance).collect())
     }
 }
 
