@@ -1,5 +1,7 @@
 //! The findings of a comparison in sentences, which claim only what its intervals support.
 
+use std::cmp::Ordering;
+
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange, Replication};
@@ -25,30 +27,59 @@ pub struct ClaimText {
 }
 
 impl ClaimText {
+    /// Whether it states that no difference was seen or is claimed.
+    pub fn is_without_claim(&self) -> bool {
+        self.text.starts_with(NONE_SEEN) || self.text.starts_with(NONE_CLAIMED)
+    }
+
     /// The CSS class: `good`, `bad` or empty.
     pub fn class(&self) -> &'static str {
         self.better.map_or("", |better| if better { Tone::Good.class() } else { Tone::Bad.class() })
     }
 }
 
-/// The claims over all tests, then those of each test's main metric; tests without a difference come last. A smoke test
-/// makes no claims.
+/// The claims over all tests, then those of each test's main metric: first those that remain after the correction for their
+/// number, the largest first. Tests without a difference come last. A smoke test makes no claims.
 pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
     if comparison.stamp.smoke {
         return Vec::new();
     }
     // The mean of one test adds no information.
-    let overall = comparison.geomean.iter().filter(|mean| mean.tests > 1).map(|mean| overall(comparison, mean));
+    let overall = comparison
+        .geomean
+        .iter()
+        .filter(|mean| mean.tests > 1)
+        .map(|mean| (ClaimRank::Overall, mean.change_percent, overall(comparison, mean)));
     let single = comparison.rows.iter().filter(|row| row.main).flat_map(|row| {
         comparison.compared().filter_map(move |column| {
             let baseline = comparison.baseline_of(column)?;
-            Some(single(comparison, row, (column, baseline), row.values.get(column)?))
+            let value = row.values.get(column)?;
+            let rank =
+                if is_corrected_away(comparison, value) { ClaimRank::NotRemaining } else { ClaimRank::Remaining };
+            Some((rank, value.change_percent.unwrap_or(0.0), single(comparison, row, (column, baseline), value)))
         })
     });
-    let mut all: Vec<ClaimText> = overall.chain(single).collect();
-    let is_without_claim = |text: &str| text.starts_with(NONE_SEEN) || text.starts_with(NONE_CLAIMED);
-    all.sort_by_key(|sentence| is_without_claim(&sentence.text));
-    all
+    let ranked = overall.chain(single).map(|(rank, percent, claim)| {
+        let rank = if claim.is_without_claim() { ClaimRank::NoClaim } else { rank };
+        (rank, (percent / 100.0).ln_1p().abs(), claim)
+    });
+    let mut all: Vec<(ClaimRank, f64, ClaimText)> = ranked.collect();
+    // Claims over all tests, and statements without a claim, keep their order.
+    all.sort_by(|(rank, size, _), (other, other_size, _)| {
+        let is_by_size = matches!(rank, ClaimRank::Remaining | ClaimRank::NotRemaining);
+        rank.cmp(other).then(if is_by_size { other_size.total_cmp(size) } else { Ordering::Equal })
+    });
+    all.into_iter().map(|(.., claim)| claim).collect()
+}
+
+/// The order of the sentences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ClaimRank {
+    Overall,
+    /// It remains after the correction for the number of claims.
+    Remaining,
+    NotRemaining,
+    NoClaim,
 }
 
 /// The result of a run in one sentence: of its race, the DRAM that its command needs, or the first claim of its
@@ -58,7 +89,10 @@ pub fn in_words(
     size: Option<&SizeAnswer>,
     comparison: Option<&Comparison>,
 ) -> Option<String> {
-    let first = || Some(sentences(comparison?).into_iter().next()?.text);
+    let first = || {
+        let comparison = comparison?;
+        Some(crate::answer::answer(comparison).or_else(|| sentences(comparison).into_iter().next())?.text)
+    };
     answer.map(|answer| headline(answer).0).or_else(|| size.map(SizeAnswer::sentence)).or_else(first)
 }
 
@@ -132,17 +166,21 @@ fn single(
     }
 }
 
-fn remarked(remarks: &[String]) -> String {
+pub(crate) fn remarked(remarks: &[String]) -> String {
     remarks.iter().map(|remark| format!(", {remark}")).collect()
 }
 
 /// A remark on a claim that may be one of those that chance makes in a table of many rows.
 fn correction(comparison: &Comparison, value: &ComparedValue) -> String {
-    let claims = comparison.claims();
-    if claims.judged < JUDGED_MIN || value.p_value.is_some_and(|p_value| claims.remains(p_value)) {
+    if !is_corrected_away(comparison, value) {
         return String::new();
     }
-    format!(", which does not remain after Holm's correction for {} differences", claims.judged)
+    format!(", which does not remain after Holm's correction for {} differences", comparison.claims().judged)
+}
+
+fn is_corrected_away(comparison: &Comparison, value: &ComparedValue) -> bool {
+    let claims = comparison.claims();
+    claims.judged >= JUDGED_MIN && !value.p_value.is_some_and(|p_value| claims.remains(p_value))
 }
 
 /// Rates are faster or slower, times more or less; other metrics are higher or lower, and better or worse.

@@ -16,6 +16,7 @@
     reason = "this crate makes short texts from parts, where a format! reads better than a write! into a buffer"
 )]
 
+mod answer;
 mod axis;
 pub mod changes;
 mod claim_text;

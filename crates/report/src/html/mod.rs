@@ -29,6 +29,7 @@ use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 use model::values::stamp::Stamp;
 
+use crate::answer::answer;
 use crate::changes;
 use crate::claim_text::{ClaimText, sentences};
 use crate::comparison_notes::footnotes;
@@ -97,7 +98,7 @@ pub struct TableSection<'a> {
 }
 
 /// Maximum number of sentences of a summary; the others are in a collapsed section.
-const SENTENCES_MAX: usize = 12;
+const SENTENCES_MAX: usize = 3;
 /// Maximum number of columns of a comparison in the wide layout.
 const COLUMNS_MAX: usize = 5;
 /// Limits for the whole page, which keep the file below 3 MB: rows of tables and points of figures.
@@ -205,6 +206,8 @@ impl MainTemplate<'_> {
 /// A comparison with its findings in sentences.
 pub(crate) struct ComparedPart {
     pub(crate) name: String,
+    /// One sentence that answers the question.
+    pub(crate) answer: Option<ClaimText>,
     pub(crate) sentences: Vec<ClaimText>,
     pub(crate) more: Vec<ClaimText>,
     /// The figure of all changes with their intervals.
@@ -218,9 +221,12 @@ pub(crate) struct ComparedPart {
 
 impl ComparedPart {
     pub(crate) fn new(name: &str, comparison: &Comparison, rows_max: usize) -> Self {
+        let mut answer = answer(comparison);
         let mut sentences = sentences(comparison);
-        sentences.iter_mut().for_each(|sentence| sentence.text = unbroken(&sentence.text));
-        let mut more = sentences.split_off(sentences.len().min(SENTENCES_MAX));
+        answer.iter_mut().chain(&mut sentences).for_each(|sentence| sentence.text = unbroken(&sentence.text));
+        let claims = sentences.iter().take_while(|sentence| !sentence.is_without_claim()).count();
+        let mut more = sentences.split_off(claims.min(SENTENCES_MAX));
+        sentences.extend(not_seen(&more));
         more.truncate(rows_max);
         // A wider table would need horizontal scrolling.
         let wide = comparison.columns.len() <= COLUMNS_MAX;
@@ -230,6 +236,7 @@ impl ComparedPart {
         let efficiency = efficiency_grid(&comparison.efficiency, digits);
         Self {
             name: clean(name),
+            answer,
             sentences,
             more,
             picture: changes::svg(comparison),
@@ -239,6 +246,13 @@ impl ComparedPart {
             notes: footnotes(comparison),
         }
     }
+}
+
+/// Counts the statements without a difference in one line, because many of them say little. `None` without any.
+fn not_seen(sentences: &[ClaimText]) -> Option<ClaimText> {
+    let count = sentences.iter().filter(|sentence| sentence.is_without_claim()).count();
+    let noun = if count == 1 { "comparison" } else { "comparisons" };
+    (count > 0).then(|| ClaimText { text: format!("no difference is seen or claimed in {count} {noun}"), better: None })
 }
 
 /// The tables of an index.

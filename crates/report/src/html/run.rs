@@ -5,7 +5,7 @@ use model::analysis::curves::sweeps;
 use model::analysis::finding::{CellFinding, RunFinding, SUSPECT_LEFT_OUT, load_belongs_to};
 use model::analysis::place::PlaceResult;
 use model::values::placement::Placement;
-use model::values::record::{RunRecord, TrialRecord};
+use model::values::record::{RunRecord, TrialRecord, VerdictCounts};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
 use model::values::trial::{Grade, Role};
@@ -31,7 +31,9 @@ use crate::table::{
 };
 
 /// Sentences per run at the top of a page with several runs.
-const HEADLINES: usize = 3;
+const HEADLINES: usize = 1;
+/// Maximum number of placements of a legend; the table of placements has all.
+const LEGEND_MAX: usize = 8;
 /// Maximum number of strips of a figure.
 const STRIPS_MAX: usize = 40;
 /// Number of figures shown; the others are in a collapsed section.
@@ -49,6 +51,10 @@ pub(crate) struct RunPart {
     pub(crate) experiment: String,
     pub(crate) question: String,
     pub(crate) stamps: Vec<String>,
+    /// How good the evidence is, in one sentence.
+    pub(crate) evidence: String,
+    /// Names of the placements with their meaning. Empty if they are many, or only one.
+    pub(crate) legend: Vec<(String, String)>,
     pub(crate) facts: Vec<(&'static str, String)>,
     /// The first sentences, for the top of a page with several runs.
     pub(crate) headlines: Vec<String>,
@@ -104,6 +110,8 @@ impl RunPart {
             experiment: clean(&record.plan.experiment),
             question: clean(&record.plan.question),
             stamps: stamp::of_run(record),
+            evidence: evidence(finding),
+            legend: legend(record),
             facts: facts(record),
             headlines: headlines(race.as_ref(), size.as_ref(), compared.as_ref()),
             race,
@@ -147,6 +155,7 @@ impl RunPart {
 
 fn headlines(race: Option<&RacePart>, size: Option<&SizePart>, compared: Option<&ComparedPart>) -> Vec<String> {
     let answer = race.map(|race| race.headline.clone()).or(size.map(|size| size.answer.clone()));
+    let answer = answer.or_else(|| Some(compared?.answer.as_ref()?.text.clone()));
     let sentences = compared.into_iter().flat_map(|compared| &compared.sentences).map(|sentence| sentence.text.clone());
     answer.into_iter().chain(sentences).take(HEADLINES).collect()
 }
@@ -269,7 +278,7 @@ fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String
 
 /// The validity of the trials in one sentence.
 fn validity(finding: &RunFinding) -> String {
-    let any = |invalid_trials: fn(&model::values::record::VerdictCounts) -> u32| {
+    let any = |invalid_trials: fn(&VerdictCounts) -> u32| {
         finding.cells.iter().filter(|cell| invalid_trials(&cell.verdicts) > 0).count()
     };
     let cells = finding.cells.len();
@@ -287,6 +296,35 @@ fn validity(finding: &RunFinding) -> String {
             )
         }
     }
+}
+
+/// The number of disturbed and invalid trials in one sentence.
+fn evidence(finding: &RunFinding) -> String {
+    let sum = |of: fn(&VerdictCounts) -> u32| finding.cells.iter().map(|cell| of(&cell.verdicts)).sum::<u32>();
+    let (valid, suspect, invalid) =
+        (sum(|counts| counts.valid), sum(|counts| counts.suspect), sum(|counts| counts.invalid));
+    let all = valid + suspect + invalid;
+    match (suspect, invalid) {
+        (0, 0) => format!("Evidence: {all} trials, all valid."),
+        (suspect, 0) => format!("Evidence: {suspect} of {all} trials were disturbed."),
+        (0, invalid) => format!("Evidence: {invalid} of {all} trials are invalid and do not count."),
+        (suspect, invalid) => {
+            format!("Evidence: {suspect} of {all} trials were disturbed; {invalid} are invalid and do not count.")
+        }
+    }
+}
+
+/// The names of the placements with their meaning.
+fn legend(record: &RunRecord) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for placement in placements(record) {
+        let name = clean(&placement.name);
+        // With another number of threads, a name has other CPUs; the table lists them.
+        if !all.iter().any(|(known, _)| *known == name) {
+            all.push((name, clean(&placement.reason)));
+        }
+    }
+    if (2..=LEGEND_MAX).contains(&all.len()) { all } else { Vec::new() }
 }
 
 fn invalid_grid(record: &RunRecord, trials: &[TrialRecord]) -> Grid {
