@@ -408,6 +408,10 @@ fn race(flags: &[&str], command: &[&str]) -> Value {
     for row in json["ranking"].as_array().expect("a list") {
         let claim = claim(row);
         assert!(claim != "failed" && claim != "not-proven", "{row:#}");
+        let value = &row["measured"];
+        let blocks = row["blocks"].as_u64().filter(|blocks| *blocks > 0);
+        assert_eq!(value["trials"].as_u64(), blocks, "{row:#}");
+        assert!(value.is_null() || value["ci_low"].as_f64() <= value["median"].as_f64(), "{row:#}");
     }
     let strict = run(&store, &["show", "--strict"]);
     assert_eq!(strict.status.code(), Some(2), "the result of a search depends on all its trials: {strict:?}");

@@ -1,8 +1,8 @@
 //! The result of a search or race in sentences and as a table, for the terminal and for HTML pages.
 
 use model::analysis::place::{
-    Claim, FileOutcome, FileRace, FileUse, LikelyCandidate, Metric, PercentRange, PlaceResult, PlacementText,
-    ProgramFailures, RankingRow,
+    Claim, FileOutcome, FileRace, FileUse, LikelyCandidate, MeasuredValue, Metric, PercentRange, PlaceResult,
+    PlacementText, ProgramFailures, RankingRow,
 };
 use model::placements::placement::CommandLines;
 use model::stats::racing::{Confirmation, Effect, PairValues, RankClaim, State};
@@ -10,7 +10,7 @@ use model::values::units::Nanos;
 use model::values::workload::Better;
 
 use crate::grid::{Grid, GridCell};
-use crate::number::{Scale, percent_interval, percent_size, signed_percent};
+use crate::number::{Scale, interval, percent_interval, percent_size, signed_percent};
 use crate::style::{Tone, clean};
 
 /// Maximum number of ties named; the others are counted.
@@ -219,10 +219,30 @@ fn change(metric: &Metric, confirmed: &Confirmation, other: &str) -> String {
     format!("{size} % {word} {metric} {other}, 95 % interval {interval}, from {pairs} fresh pairs{values}")
 }
 
+/// `4.210 s [4.1 to 4.3]`.
+pub(crate) fn measured(metric: &Metric, value: &MeasuredValue) -> String {
+    let interval = median_interval(value).map_or(String::new(), |interval| format!(" [{interval}]"));
+    format!("{}{interval}", median(metric, value))
+}
+
+fn median(metric: &Metric, value: &MeasuredValue) -> String {
+    format!("{}{}", Scale::of(value.median).write(value.median), unit(metric))
+}
+
+/// The 95 % interval, with the digits of the median.
+fn median_interval(value: &MeasuredValue) -> Option<String> {
+    interval(value.ci_low, value.ci_high, Scale::of(value.median))
+}
+
+/// The unit of a metric after a space, if it has one.
+fn unit(metric: &Metric) -> String {
+    if metric.unit.is_empty() { String::new() } else { format!(" {}", clean(&metric.unit)) }
+}
+
 /// `4.210 s against 4.800 s`.
 fn pair_values(metric: &Metric, values: &PairValues) -> String {
     let scale = Scale::of(values.baseline);
-    let unit = if metric.unit.is_empty() { String::new() } else { format!(" {}", clean(&metric.unit)) };
+    let unit = unit(metric);
     format!("{}{unit} against {}{unit}", scale.write(values.leader), scale.write(values.baseline))
 }
 
@@ -382,6 +402,9 @@ pub(crate) fn lines_of(answer: &PlaceResult) -> Vec<(&'static str, &CommandLines
     lines.into_iter().filter_map(|(whose, lines)| Some((whose, lines.as_ref()?))).collect()
 }
 
+/// The title of the column with the intervals of the medians, which narrow terminals omit.
+pub(crate) const INTERVAL: &str = "95 % interval";
+
 /// The candidates, best first; of those that were not run, only the best unless `all`. Also returns the number of those
 /// that are left out.
 pub(crate) fn grid(answer: &PlaceResult, all: bool) -> (Grid, usize) {
@@ -392,12 +415,14 @@ pub(crate) fn grid(answer: &PlaceResult, all: bool) -> (Grid, usize) {
         "memory",
         "server cpus",
         "blocks",
+        "median",
+        INTERVAL,
         "predicted",
         "against the leader",
         "against kernel",
         "verdict",
     ];
-    let numbers = ["threads", "blocks", "predicted", "against the leader", "against kernel"];
+    let numbers = ["threads", "blocks", "median", INTERVAL, "predicted", "against the leader", "against kernel"];
     let mut grid = Grid::new(&titles).numbers(&numbers);
     let mut not_run = 0;
     for one in &answer.standings {
@@ -413,6 +438,8 @@ pub(crate) fn grid(answer: &PlaceResult, all: bool) -> (Grid, usize) {
             GridCell::plain(&one.placed.memory),
             GridCell::plain(&one.placed.second),
             GridCell::plain(&one.blocks.to_string()),
+            GridCell::plain(&one.measured.as_ref().map_or(String::new(), |value| median(&answer.metric, value))),
+            GridCell::plain(&one.measured.as_ref().and_then(median_interval).unwrap_or_default()),
             GridCell::plain(&one.predicted.as_ref().map_or(String::new(), predicted_range)),
             GridCell::plain(&effect(one.effect)),
             GridCell::plain(&effect(one.against_kernel)),
@@ -424,6 +451,8 @@ pub(crate) fn grid(answer: &PlaceResult, all: bool) -> (Grid, usize) {
         ("threads", answer.threads_searched),
         ("memory", of_any(|one| one.placed.memory != "kernel")),
         ("server cpus", of_any(|one| !one.placed.second.is_empty())),
+        ("median", of_any(|one| one.measured.is_some())),
+        (INTERVAL, of_any(|one| one.measured.is_some_and(|value| value.ci_low.is_some()))),
         ("predicted", of_any(|one| one.predicted.is_some())),
         ("against the leader", of_any(|one| one.effect.is_some())),
         ("against kernel", of_any(|one| one.against_kernel.is_some())),

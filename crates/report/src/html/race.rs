@@ -1,24 +1,31 @@
-//! A race in a report: its result in sentences, the blocks of each candidate as bars, the ranking, the command lines.
+//! A race in a report: its result in sentences, the median of each candidate as a picture, the ranking, the command lines.
 
 use askama::Template;
-use model::analysis::place::PlaceResult;
+use model::analysis::place::{MeasuredValue, PlaceResult, RankingRow};
 use model::placements::placement::CommandLines;
 use model::stats::racing::RankClaim;
+use model::values::workload::Better;
 
 use super::search::{SearchFigure, figures};
 use super::table::HtmlTable;
 use super::unbroken;
+use crate::axis::Axis;
 use crate::json::value;
-use crate::race::{grid, grid_title, headline, lines_of, sentences, verdict};
-use crate::style::clean;
+use crate::race::{grid, grid_title, headline, lines_of, measured, sentences, verdict};
+use crate::style::{clean, shortened};
+use crate::svg::pixels;
 
 /// Maximum number of candidates in the figure; the table has all.
 const DRAWN_MAX: usize = 40;
 const ROW_HEIGHT: usize = 20;
 const WIDTH: f64 = 760.0;
 const LABEL_WIDTH: f64 = 230.0;
-/// Width of the verdict next to a bar.
-const VERDICT_WIDTH: f64 = 240.0;
+/// Characters of a name that fit into this width.
+const LABEL_CHARACTERS: usize = 34;
+/// Width of the values on the right.
+const VALUE_WIDTH: f64 = 200.0;
+/// Height of the axis with its labels.
+const AXIS_HEIGHT: usize = 44;
 
 /// A race, ready for its template.
 #[derive(Template)]
@@ -34,24 +41,33 @@ pub(crate) struct RacePart {
     ranking: HtmlTable,
 }
 
-/// The number of blocks of each candidate.
+/// The median of each candidate with its interval.
 #[derive(Template)]
 #[template(path = "race.svg")]
 struct RacePicture {
     title: String,
     height: usize,
-    bars: Vec<Bar>,
+    rows: Vec<RaceRow>,
+    ticks: Vec<(String, String)>,
+    /// Vertical position of the axis.
+    axis: usize,
+    value_x: String,
+    /// The right end of the axis, below which the unit and the direction are.
+    right: String,
+    below: String,
     left_out: usize,
 }
 
-struct Bar {
+struct RaceRow {
     label: String,
+    /// The whole name and the verdict.
+    title: String,
     class: &'static str,
-    top: usize,
+    text_y: usize,
     middle: usize,
-    width: String,
-    verdict_x: String,
-    verdict: String,
+    interval: Option<(String, String)>,
+    median: String,
+    value: String,
 }
 
 impl RacePart {
@@ -80,31 +96,40 @@ fn clean_lines(text: &str) -> String {
 }
 
 fn picture(answer: &PlaceResult) -> Option<RacePicture> {
-    let most = answer.standings.iter().map(|one| one.blocks).max().filter(|most| *most > 0)?;
-    let per_block = (WIDTH - LABEL_WIDTH - VERDICT_WIDTH) / f64::from(most);
-    let shown = answer.standings.iter().take(DRAWN_MAX).enumerate();
-    let bars: Vec<Bar> = shown
-        .map(|(row, one)| {
-            let width = per_block * f64::from(one.blocks);
-            Bar {
-                label: clean(&one.placed.placement),
-                class: match one.word {
-                    RankClaim::Leads => "leads",
-                    RankClaim::NotSeenToDiffer { .. } => "ties",
-                    _ => "left",
-                },
-                top: row * ROW_HEIGHT + 4,
-                middle: row * ROW_HEIGHT + 14,
-                width: format!("{width:.1}"),
-                verdict_x: format!("{:.1}", LABEL_WIDTH + width + 6.0),
-                verdict: verdict(one, answer.metric.better).0,
-            }
-        })
-        .collect();
+    let ran: Vec<(&RankingRow, MeasuredValue)> =
+        answer.standings.iter().filter_map(|one| Some((one, one.measured?))).collect();
+    let shown = &ran[..ran.len().min(DRAWN_MAX)];
+    let medians: Vec<f64> = shown.iter().map(|(_, value)| value.median).collect();
+    let ends: Vec<f64> = shown.iter().flat_map(|(_, value)| value.ci_low.into_iter().chain(value.ci_high)).collect();
+    let axis = Axis::over(&medians, &ends)?;
+    let x = |value: f64| pixels(LABEL_WIDTH + axis.share(value) * (WIDTH - LABEL_WIDTH - VALUE_WIDTH));
+    let metric = &answer.metric;
+    let row = |(index, (one, value)): (usize, &(&RankingRow, MeasuredValue))| RaceRow {
+        label: shortened(&clean(&one.placed.placement), LABEL_CHARACTERS),
+        title: format!("{}: {}", clean(&one.placed.placement), verdict(one, metric.better).0),
+        class: match one.word {
+            RankClaim::Leads => "leads",
+            RankClaim::NotSeenToDiffer { .. } => "ties",
+            _ => "left",
+        },
+        text_y: index * ROW_HEIGHT + 14,
+        middle: index * ROW_HEIGHT + 13,
+        interval: value.ci_low.zip(value.ci_high).map(|(low, high)| (x(low), x(high))),
+        median: x(value.median),
+        value: measured(metric, value),
+    };
+    let unit = if metric.unit.is_empty() { String::new() } else { format!(", {}", clean(&metric.unit)) };
+    let direction = if metric.better == Better::Lower { "less is better" } else { "more is better" };
+    let name = clean(&metric.name);
     Some(RacePicture {
-        title: format!("Blocks of each candidate, out of {most}"),
-        height: bars.len() * ROW_HEIGHT + 8,
-        left_out: answer.standings.len() - bars.len(),
-        bars,
+        title: format!("Median {name} of each candidate that was run, with its 95 % interval"),
+        height: shown.len() * ROW_HEIGHT + AXIS_HEIGHT,
+        rows: shown.iter().enumerate().map(row).collect(),
+        ticks: axis.ticks().into_iter().map(|(tick, text)| (x(tick), text)).collect(),
+        axis: shown.len() * ROW_HEIGHT + 4,
+        value_x: pixels(WIDTH - VALUE_WIDTH + 12.0),
+        right: pixels((LABEL_WIDTH + WIDTH - VALUE_WIDTH) / 2.0),
+        below: format!("{name}{unit} ({direction})"),
+        left_out: ran.len() - shown.len(),
     })
 }

@@ -7,7 +7,7 @@ use model::values::record::RunRecord;
 
 use super::lists::pasted;
 use crate::grid::{Grid, GridCell};
-use crate::race::{grid, grid_title, headline, lines_of, sentences, verdict};
+use crate::race::{INTERVAL, grid, grid_title, headline, lines_of, sentences, verdict};
 use crate::stamp;
 use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
@@ -23,8 +23,9 @@ pub fn answer(record: &RunRecord, answer: &PlaceResult, all: bool, style: &TextS
         out += &line(&sentence, Tone::Plain, style);
     }
     let (grid, left_out) = grid(answer, all);
-    // On narrow lines the column against the kernel's choice is omitted first: the confirming pairs are more precise.
-    let grid = if style.width < ALL_WIDTH_MIN { grid.without("against kernel") } else { grid };
+    // Narrow lines omit the column against the kernel's choice, because the confirming pairs are more precise, and the
+    // intervals of the medians.
+    let grid = if style.width < ALL_WIDTH_MIN { grid.without("against kernel").without(INTERVAL) } else { grid };
     // A search without a valid trial has no ranking.
     if !grid.rows.is_empty() {
         out += &format!("\n{}\n{}", line(grid_title(answer), Tone::Quiet, style), grid.terminal(style));

@@ -2,8 +2,8 @@
 
 use insta::{assert_json_snapshot, assert_snapshot};
 use model::analysis::place::{
-    BudgetForecast, Claim, CurvePoint, FileOutcome, FileRace, FileUse, LikelyCandidate, Metric, Outlook, PercentRange,
-    PlaceResult, PlacementText, ProgramFailures, RankingRow, ThreadEffect,
+    BudgetForecast, Claim, CurvePoint, FileOutcome, FileRace, FileUse, LikelyCandidate, MeasuredValue, Metric, Outlook,
+    PercentRange, PlaceResult, PlacementText, ProgramFailures, RankingRow, ThreadEffect,
 };
 use model::placements::placement::CommandLines;
 use model::stats::racing::{ConfirmPlan, ConfirmResult, Confirmation, Effect, PairValues, RankClaim, State};
@@ -27,6 +27,12 @@ fn placed(placement: &str, cpus: &str, threads: usize) -> PlacementText {
     PlacementText { placement, reason, threads, cpus, memory: "kernel".into(), second: String::new() }
 }
 
+fn measured(median: f64, word: &RankClaim) -> Option<MeasuredValue> {
+    let (ci_low, ci_high) = (Some(median - 0.125), Some(median + 0.25));
+    let has_values = !matches!(word, RankClaim::NotRaced | RankClaim::Failed(_) | RankClaim::NotProven(_));
+    has_values.then_some(MeasuredValue { median, ci_low, ci_high, trials: 9 })
+}
+
 fn ranked(cell: usize, placed: PlacementText, word: RankClaim) -> RankingRow {
     let effect = |mean: f64| Effect {
         mean_percent: mean,
@@ -38,6 +44,7 @@ fn ranked(cell: usize, placed: PlacementText, word: RankClaim) -> RankingRow {
         placed,
         cell,
         blocks: 14u32.saturating_sub(cell as u32),
+        measured: measured(4.0 + 0.25 * cell as f64, &word),
         word,
         effect: against,
         against_kernel: Some(effect(-11.0)),

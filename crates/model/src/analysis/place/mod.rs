@@ -30,6 +30,6 @@ pub use gain::Gain;
 pub use outlook::{CurvePoint, LikelyCandidate, Outlook, PercentRange, ThreadEffect};
 pub use prediction::{MeasuredProgram, PlacePrediction, PredictedRow, PredictionError};
 pub use request::{MetricLabel, Objective, PlaceRequest, PriorChoice};
-pub use result::{Metric, PlaceResult, PlacementText, RankingRow};
+pub use result::{MeasuredValue, Metric, PlaceResult, PlacementText, RankingRow};
 pub use state::{RaceState, firm_trials};
 pub use tally::ProgramFailures;

@@ -100,6 +100,17 @@ pub struct PlacementText {
     pub second: String,
 }
 
+/// Median of a candidate's trials, in the unit of the metric.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MeasuredValue {
+    pub median: f64,
+    /// Lower end of the 95 % interval; `None` with one trial.
+    pub ci_low: Option<f64>,
+    pub ci_high: Option<f64>,
+    /// Number of trials with a value.
+    pub trials: usize,
+}
+
 /// A row of the ranking.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RankingRow {
@@ -109,6 +120,8 @@ pub struct RankingRow {
     pub cell: usize,
     /// Number of blocks in which it has a value.
     pub blocks: u32,
+    /// The metric in the search and the race; `None` without a value.
+    pub measured: Option<MeasuredValue>,
     /// Conclusion from the comparison with the leader.
     #[serde(rename = "word")]
     pub word: RankClaim,
@@ -148,6 +161,7 @@ impl PlaceResult {
         if let Some((search, expected)) = &expected {
             standings = with_search(state, search, expected, standings);
         }
+        standings.iter_mut().for_each(|one| one.measured = state.measured(one.cell));
         // The table shows what decided the search; the statements about the answer use all trials.
         let after = winner.and_then(|winner| state.outlook_after_pairs(winner));
         let expected = after.or(expected.map(|(_, expected)| expected));
@@ -220,6 +234,7 @@ impl RankingRow {
             placed,
             cell,
             blocks,
+            measured: None,
             word,
             effect: None,
             against_kernel: None,

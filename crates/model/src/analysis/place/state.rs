@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use super::block_result::{is_time, is_whole, results};
 use super::forecast::BudgetForecast;
 use super::placed_files::PlacedFiles;
+use super::result::MeasuredValue;
 use super::search::SearchStage;
 use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
 use crate::stats::racing::{BlockResult, ConfirmPlan, Confirmation, End, Race, RankedCandidate, State};
 use crate::stats::racing::{confirm_moderated, extend_plan, planned};
 use crate::stats::search::{Outlook, RACE_AFTER};
+use crate::stats::statistics::{CONFIDENCE, median_estimate};
 use crate::values::plan::{KILLED_FROM, NextBlock, Plan, RacePlan, RaceRules};
 use crate::values::record::{EndReason, TrialRecord};
 use crate::values::trial::Role;
@@ -56,6 +58,8 @@ pub struct RaceState<'a> {
     challenger: Option<usize>,
     /// Fresh values of the challenger and of the baseline.
     pairs: Vec<(f64, f64)>,
+    /// Values of the metric in the search and the race, by cell.
+    values: BTreeMap<usize, Vec<f64>>,
     /// The plan of the pairs, after all have run.
     confirmed: Option<ConfirmPlan>,
     /// Why the baseline failed before the search began.
@@ -98,6 +102,7 @@ impl<'a> RaceState<'a> {
             race,
             challenger: None,
             pairs: Vec::new(),
+            values: BTreeMap::new(),
             confirmed: None,
             baseline_failed: None,
         })
@@ -162,6 +167,13 @@ impl<'a> RaceState<'a> {
             self.spending.reserve_for_files();
         }
         let results = results(self.metric, block, records);
+        if matches!(self.phase, Phase::Searching(_) | Phase::Racing) {
+            for (cell, result) in &results {
+                if let BlockResult::Value(value) = result {
+                    self.values.entry(*cell).or_default().push(*value);
+                }
+            }
+        }
         match self.phase.clone() {
             Phase::WarmUp => self.warmed_up(results.into_iter().next().map(|(_, result)| result), records),
             Phase::Searching(_) => {
@@ -414,6 +426,14 @@ impl<'a> RaceState<'a> {
     pub(super) fn outlook_after_pairs(&self, winner: usize) -> Option<Outlook> {
         let challenger = self.challenger.filter(|_| !self.pairs.is_empty())?;
         Some(self.search.as_ref()?.outlook_after(challenger, &self.pairs, winner))
+    }
+
+    /// Returns the median of a candidate in the search and the race, in the unit of the metric; `None` without a value.
+    pub(super) fn measured(&self, cell: usize) -> Option<MeasuredValue> {
+        let values = self.values.get(&cell)?;
+        let estimate = median_estimate(values, CONFIDENCE)?;
+        let (ci_low, ci_high) = estimate.interval.map(|interval| (interval.low, interval.high)).unzip();
+        Some(MeasuredValue { median: estimate.value, ci_low, ci_high, trials: values.len() })
     }
 
     /// Returns the state of the race, or else of the search.

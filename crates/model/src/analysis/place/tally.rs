@@ -90,6 +90,11 @@ fn has_started(record: &TrialRecord) -> bool {
 /// The reason without its figures, so that equal reasons count together.
 fn kind_of(reason: &str) -> String {
     let words = reason.split_whitespace().take_while(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
-    let kind = words.collect::<Vec<_>>().join(" ");
+    let mut words: Vec<&str> = words.collect();
+    // "it was stopped for 300 ms" without its figure must not end with "for".
+    while words.last().is_some_and(|word| matches!(*word, "for" | "of" | "only" | "by" | "to")) {
+        words.pop();
+    }
+    let kind = words.join(" ");
     if kind.is_empty() { reason.to_string() } else { kind }
 }
