@@ -174,8 +174,17 @@ fn reference_commands_work() {
 /// All Markdown files of the documentation.
 fn all_pages() -> Vec<PathBuf> {
     let mut pages_found: Vec<PathBuf> = pages("..");
-    for directory in [".", "tutorials", "guides", "guides/studies", "reference", "explanation", "results", "internals"]
-    {
+    for directory in [
+        ".",
+        "tutorials",
+        "guides",
+        "guides/recipes",
+        "guides/studies",
+        "reference",
+        "explanation",
+        "results",
+        "internals",
+    ] {
         pages_found.extend(pages(directory));
     }
     pages_found
