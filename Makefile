@@ -2,7 +2,7 @@
 # missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check check-arm miri bare soak bench guest deb static site looks clean
+.PHONY: help setup run test check check-arm miri bare walks soak bench guest deb static site looks clean
 NEARFAR = target/release/nearfar
 CARGO ?= cargo
 # All optional features but MPI, and the dependencies of these features without their code (crates/nearfar/Cargo.toml): the
@@ -51,6 +51,10 @@ miri: setup ## run the tests of unsafe code that Miri can execute (nightly toolc
 
 bare: ## the README's commands in a bare Debian, with and without network (40 minutes, root)
 	@scripts/bare
+
+walks: setup ## the first hour of five kinds of users, timed (ten minutes; needs a quiet machine): scripts/walks
+	@$(CARGO) build --release --bin nearfar
+	@set -e; for walk in newcomer kernel hpc reviewer database; do scripts/walks/$$walk; done
 
 soak: setup ## stress programs with less DRAM than they need, for an hour and a half: they must not lose data
 	@NEARFAR_SOAK=720 $(CARGO) test --package nearfar --test expand stress -- --nocapture
