@@ -92,7 +92,7 @@ fn run(recipe: &Recipe) {
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("it belongs to this user");
     let page = std::fs::read_to_string(format!("{PAGES}/{}.md", recipe.page)).expect("the page is readable");
     let place = dir.path().join("recipe");
-    // Some recipes need no files.
+    // The recipe of Redis needs no files.
     let mut commands = script(&page).replace(DIRECTORY, place.to_str().expect("the path is UTF-8"));
     commands = replace(&commands, "--budget 10m", &format!("--max-trials {TRIALS}"));
     if let Some(port) = recipe.port {
@@ -125,7 +125,7 @@ fn run(recipe: &Recipe) {
 fn postgresql_recipe_works() {
     run(&Recipe {
         page: "postgresql",
-        needs: &[("ls -d /usr/lib/postgresql/*/bin/initdb && id postgres", "postgresql")],
+        needs: &[("ls -d /usr/lib/postgresql/*/bin/initdb && command -v pgbench && id postgres", "postgresql")],
         needs_root: true,
         port: Some("7432"),
         shorter: &[("-T 5", "-T 1"), ("-s 10", "-s 1")],
