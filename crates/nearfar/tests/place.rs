@@ -511,6 +511,27 @@ fn server_and_its_load_are_placed_together() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "no server is left running");
 }
 
+/// With `--load`, the command is the server: a saved placement must be that of the server, not that of its load.
+#[test]
+fn saved_placement_of_a_server_is_its_own() {
+    if cpus() < 2 {
+        return println!("skipped: saved_placement_of_a_server_is_its_own: one CPU");
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let seen = dir.path().join("server");
+    let own = "$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status)";
+    // The load is fast if it runs on CPU 0 and its server on CPU 1.
+    let server = format!("echo {own} >{0}.new; mv {0}.new {0}; exec sleep 1000", seen.display());
+    let load = format!("[ {own} = 0 ] && [ $(cat {}) = 1 ] && echo rate 100 || echo rate 10", seen.display());
+    let flags = ["--shell", "-C", "0,1", "--max-trials", "20", "--metric", "rate ([0-9]+)", "--higher-is-better"];
+    let served = ["--load", &load, "--ready", &format!("file:{}", seen.display()), "--save", "server", "--", &server];
+    let placed = run(&store, &[&["place"], &flags[..], &served].concat());
+    assert_eq!(placed.status.code(), Some(0), "{placed:?}");
+    let used = run(&store, &["place", "--use", "server", "--", "grep", "Cpus_allowed_list", "/proc/self/status"]);
+    assert_eq!(String::from_utf8_lossy(&used.stdout), "Cpus_allowed_list:\t1\n", "{placed:?} {used:?}");
+}
+
 #[test]
 fn server_that_daemonises_is_placed_and_stopped() {
     if !are_installed("server_that_daemonises_is_placed_and_stopped", &["redis-server", "redis-benchmark"]) {

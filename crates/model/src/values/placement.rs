@@ -120,6 +120,13 @@ impl Placement {
         }
     }
 
+    /// Returns the placement of the second command alone: its own CPUs, and the memory policy of both.
+    #[must_use]
+    pub fn of_server(&self) -> Self {
+        let bindings: Vec<CpuId> = self.server_cpus.iter().collect();
+        Self { threads: bindings.len().max(1), bindings, server_cpus: CpuSet::new(), ..self.clone() }
+    }
+
     /// Returns the CPUs of the threads as a set. Empty if the kernel chooses.
     pub fn cpus(&self) -> CpuSet {
         self.bindings.iter().copied().collect()

@@ -56,6 +56,8 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
     let RaceResult { mut store, record, answer, winner, is_interrupted } = race(&request)?;
     show(&record, &answer, args)?;
     if let Some((found_by, winner)) = winner.filter(|_| answer.claim.is_decided()) {
+        // With --load, the command is the server.
+        let winner = if args.trial.server.load.is_some() { winner.of_server() } else { winner };
         if let Some(name) = &args.result.save {
             save(&mut store, name, &found_by, &winner)?;
             if !common.quiet {

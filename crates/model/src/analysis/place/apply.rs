@@ -25,9 +25,7 @@ pub(super) fn own_lines(
 /// Returns the commands for the second command: its own CPUs, the same memory policy.
 pub(super) fn second_lines(record: &RunRecord, placement: &Placement, copied: &[String]) -> Option<CommandLines> {
     let has_second = record.plan.cells.iter().any(|cell| !cell.placement.server_cpus.is_empty());
-    let bindings: Vec<_> = placement.server_cpus.iter().collect();
-    let second = Placement { threads: bindings.len().max(1), bindings, ..placement.clone() };
-    has_second.then(|| own_lines(record, &second, placement, "server", copied)).flatten()
+    has_second.then(|| own_lines(record, &placement.of_server(), placement, "server", copied)).flatten()
 }
 
 /// Returns the measured command as it would be typed, with the variables of a placement.
