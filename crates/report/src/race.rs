@@ -92,10 +92,12 @@ fn kernel_is_best(answer: &PlaceResult) -> String {
 
 fn no_difference(answer: &PlaceResult) -> String {
     let Some(excluded) = answer.excluded_gain_percent.map(percent_size) else { return "No difference seen.".into() };
+    let by =
+        if answer.outlook.is_some() { "search and fresh pairs together exclude" } else { "the fresh pairs exclude" };
     let name = answer.challenger.as_ref().or(answer.winner.as_ref()).map_or(String::new(), |one| clean(&one.placement));
     let change = against(answer, &than_baseline(answer));
     format!(
-        "No difference seen; a gain of more than {excluded} % is excluded at 95 %. {name}, the best candidate, has {change}"
+        "No difference seen; {by} at 95 % a gain of more than {excluded} %. {name}, the best candidate, has {change}"
     )
 }
 
@@ -133,9 +135,10 @@ pub(crate) fn predicted_range(range: &PercentRange) -> String {
 
 fn undecided(answer: &PlaceResult, winner: &str) -> String {
     match (&answer.winner, answer.versus_kernel) {
-        (None, _) if answer.standings.iter().all(|one| one.blocks == 0) => {
-            "Not decided: the budget is shorter than one trial".into()
-        }
+        (None, _) if answer.standings.iter().all(|one| one.blocks == 0) => match answer.trials {
+            0 | 1 => "Not decided: the budget is shorter than one trial".into(),
+            trials => format!("Not decided: the budget allowed {trials} trials, too few for a complete block"),
+        },
         (None, _) => {
             format!("Not decided: the budget does not allow one block of {} candidates", answer.standings.len())
         }

@@ -18,7 +18,8 @@ const ERROR_MIN: f64 = 1e-4;
 #[derive(Clone, Copy, Debug)]
 pub struct Gain {
     pairs: Estimate,
-    /// Pairs and prediction, weighted by their precision. They are independent, because the pairs are fresh.
+    /// Pairs and prediction, weighted by their precision. They are independent, because the pairs are fresh. Only the pairs
+    /// if the two contradict each other.
     combined: Estimate,
     excluded_percent: f64,
 }
@@ -38,7 +39,9 @@ impl Gain {
         let Some(predicted) = predicted else {
             return Self { pairs, combined: pairs, excluded_percent: confirmed.excluded_gain_percent(better) };
         };
-        let combined = pairs.and(Estimate::of_prediction(predicted));
+        let predicted = Estimate::of_prediction(predicted);
+        // If the fresh pairs contradict the search, they count alone: a mean of both would exclude what they show.
+        let combined = if pairs.agrees_with(predicted) { pairs.and(predicted) } else { pairs };
         let excluded = -100.0 * (combined.mean - NORMAL_95 * combined.error).exp_m1();
         Self { pairs, combined, excluded_percent: excluded.max(0.0) }
     }
@@ -73,6 +76,11 @@ impl Estimate {
 
     fn of_prediction(prediction: &Prediction) -> Self {
         Self { mean: prediction.mean, error: (prediction.high - prediction.low) / 2.0 / NORMAL_90 }
+    }
+
+    /// Whether the difference of two independent estimates is within its 95 % range.
+    fn agrees_with(self, other: Self) -> bool {
+        (self.mean - other.mean).abs() <= NORMAL_95 * self.error.hypot(other.error).max(ERROR_MIN)
     }
 
     fn and(self, other: Self) -> Self {
@@ -121,7 +129,20 @@ mod tests {
         assert!((3.0..6.0).contains(&pairs), "{pairs}");
         let combined = excluded(Some((0.0, 0.01)));
         assert!((1.0..2.0).contains(&combined), "{combined}");
-        assert!(excluded(Some((-0.05, 0.001))) > 4.5, "a predicted gain is not excluded");
-        assert!(excluded(Some((0.1, 0.001))).abs() < f64::EPSILON, "any gain is excluded");
+        assert!(excluded(Some((-0.03, 0.001))) > 2.5, "a predicted gain is not excluded");
+        assert!(excluded(Some((0.03, 0.001))).abs() < f64::EPSILON, "any gain is excluded");
+    }
+
+    /// `place` excluded any gain above 0.0 % next to an interval of the pairs that ended at 151 %.
+    #[test]
+    fn pairs_that_contradict_the_search_count_alone() {
+        let excluded = |predicted| gain(0.65, 0.1, Better::Lower, predicted).excluded_percent();
+        assert!(
+            (excluded(Some((0.1, 0.01))) - excluded(None)).abs() < 2.0,
+            "{} {}",
+            excluded(None),
+            excluded(Some((0.1, 0.01)))
+        );
+        assert!(excluded(Some((0.1, 0.01))) > 35.0, "{}", excluded(Some((0.1, 0.01))));
     }
 }

@@ -166,7 +166,13 @@ impl PlaceResult {
         let after = winner.and_then(|winner| state.outlook_after_pairs(winner));
         let expected = after.or(expected.map(|(_, expected)| expected));
         let tied = |one: &&RankingRow| matches!(one.word, RankClaim::Leads | RankClaim::NotSeenToDiffer { .. });
-        let ties = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner).map(|one| one.placed.clone());
+        // The fresh pairs have decided between the baseline and the leader of the search.
+        let is_settled = |one: &&RankingRow| match claim {
+            Claim::Better | Claim::Likely => one.cell == 0,
+            claim => claim.keeps_baseline() && one.word == RankClaim::Leads,
+        };
+        let others = standings.iter().filter(tied).filter(|one| Some(one.cell) != winner && !is_settled(one));
+        let ties = others.map(|one| one.placed.clone());
         let bound = winner.map(placement).filter(|_| matches!(claim, Claim::Better | Claim::Likely));
         let race = record.plan.race.as_ref();
         // On one node, files are where they are used.
