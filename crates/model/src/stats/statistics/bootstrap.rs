@@ -42,7 +42,7 @@ pub fn bca_interval<T: Copy>(
 ) -> Option<Interval> {
     let (estimate, replicates) = resampled(blocks, &mut statistic, resampling)?;
     let jackknife = jackknife(blocks, statistic);
-    corrected_interval(estimate, replicates, &[jackknife], resampling.confidence)
+    CorrectedDraws::new(estimate, replicates, &[jackknife])?.interval(resampling.confidence)
 }
 
 /// The plain percentile interval (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13) of a
@@ -70,9 +70,31 @@ pub fn percentile_interval<T: Copy>(
 pub fn bca_interval_independent<T: Copy>(
     baseline: &[T],
     candidate: &[T],
-    mut statistic: impl FnMut(&mut [T], &mut [T]) -> f64,
+    statistic: impl FnMut(&mut [T], &mut [T]) -> f64,
     resampling: &Resampling,
 ) -> Option<Interval> {
+    bca_independent(baseline, candidate, statistic, resampling)?.interval(resampling.confidence)
+}
+
+/// Returns the interval of [`bca_interval_independent`], and the two-sided p value that inverts it: the largest level at
+/// which the interval contains `null`. It is at least one over the number of draws, which cannot show more.
+pub(super) fn bca_test_independent<T: Copy>(
+    baseline: &[T],
+    candidate: &[T],
+    statistic: impl FnMut(&mut [T], &mut [T]) -> f64,
+    null: f64,
+    resampling: &Resampling,
+) -> Option<(Interval, f64)> {
+    let corrected = bca_independent(baseline, candidate, statistic, resampling)?;
+    Some((corrected.interval(resampling.confidence)?, corrected.p_value(null)))
+}
+
+fn bca_independent<T: Copy>(
+    baseline: &[T],
+    candidate: &[T],
+    mut statistic: impl FnMut(&mut [T], &mut [T]) -> f64,
+    resampling: &Resampling,
+) -> Option<CorrectedDraws> {
     if baseline.len() < 2 || candidate.len() < 2 {
         return None;
     }
@@ -94,7 +116,7 @@ pub fn bca_interval_independent<T: Copy>(
         from_baseline.copy_from_slice(baseline);
         statistic(&mut from_baseline, kept)
     });
-    corrected_interval(estimate, replicates, &[without_baseline, without_candidate], resampling.confidence)
+    CorrectedDraws::new(estimate, replicates, &[without_baseline, without_candidate])
 }
 
 /// Returns the statistic of the blocks and of each draw from them; `None` with fewer than 2 blocks.
@@ -142,19 +164,52 @@ fn jackknife<T: Copy>(blocks: &[T], mut statistic: impl FnMut(&mut [T]) -> f64) 
         .collect()
 }
 
-/// Returns the interval from the statistic, its resampled values, and its jackknife values for each independent sample.
-fn corrected_interval(
-    estimate: f64,
-    mut replicates: Vec<f64>,
-    jackknives: &[Vec<f64>],
-    confidence: f64,
-) -> Option<Interval> {
-    let mut values = replicates.iter().chain(jackknives.iter().flatten());
-    if replicates.is_empty() || !estimate.is_finite() || !values.all(|value| value.is_finite()) {
-        return None;
+/// The resampled values of a statistic with the corrections of the `BCa` method.
+struct CorrectedDraws {
+    sorted: Vec<f64>,
+    bias: f64,
+    acceleration: f64,
+}
+
+/// Steps of the bisection for a p value: more do not change a `f64`.
+const BISECTIONS: usize = 60;
+/// Quantile of the normal distribution beyond which a p value has no meaning: 1e-16.
+const NORMAL_MAX: f64 = 8.3;
+
+impl CorrectedDraws {
+    /// From the statistic, its resampled values, and its jackknife values for each independent sample; `None` if one is
+    /// not finite.
+    fn new(estimate: f64, mut sorted: Vec<f64>, jackknives: &[Vec<f64>]) -> Option<Self> {
+        let mut values = sorted.iter().chain(jackknives.iter().flatten());
+        if sorted.is_empty() || !estimate.is_finite() || !values.all(|value| value.is_finite()) {
+            return None;
+        }
+        sorted.sort_unstable_by(f64::total_cmp);
+        Some(Self { bias: bias_correction(estimate, &sorted), acceleration: acceleration(jackknives), sorted })
     }
-    replicates.sort_unstable_by(f64::total_cmp);
-    interval_at(&replicates, bias_correction(estimate, &replicates), acceleration(jackknives), confidence)
+
+    fn interval(&self, confidence: f64) -> Option<Interval> {
+        interval_at(&self.sorted, self.bias, self.acceleration, confidence)
+    }
+
+    fn p_value(&self, null: f64) -> f64 {
+        let excludes = |normal: f64| {
+            let end =
+                |normal| quantile_of_sorted(&self.sorted, corrected_probability(normal, self.bias, self.acceleration));
+            Interval::between(end(-normal), end(normal)).is_some_and(|interval| !interval.contains(null))
+        };
+        let (mut excluded, mut contained) = (0.0, NORMAL_MAX);
+        for _ in 0..BISECTIONS {
+            let middle = f64::midpoint(excluded, contained);
+            if excludes(middle) {
+                excluded = middle;
+            } else {
+                contained = middle;
+            }
+        }
+        let resolution = 1.0 / (self.sorted.len() + 1) as f64;
+        (2.0 * normal_probability(-excluded)).clamp(resolution, 1.0)
+    }
 }
 
 /// Returns the interval between the sorted resampled values at the corrected probabilities of both ends.
@@ -232,7 +287,8 @@ mod tests {
             let estimate = number(&case["estimate"]);
             let mut replicates = numbers(&case["replicates"]);
             let jackknives: Vec<Vec<f64>> = case["jackknives"].as_array().unwrap().iter().map(numbers).collect();
-            let interval = corrected_interval(estimate, replicates.clone(), &jackknives, 0.95);
+            let interval =
+                CorrectedDraws::new(estimate, replicates.clone(), &jackknives).and_then(|draws| draws.interval(0.95));
             assert_interval(interval, &case["interval"], name);
             replicates.sort_unstable_by(f64::total_cmp);
             let (bias, acceleration) = (bias_correction(estimate, &replicates), acceleration(&jackknives));

@@ -30,6 +30,7 @@ pub use rank::{RankMethod, RankTest, mann_whitney, wilcoxon_signed_rank};
 pub use ratio::{RatioEstimate, ratio_of_medians, ratio_of_pairs};
 pub use runs::ratio_of_runs;
 pub use sequential::{SequentialBounds, Side, is_proven, sequential_bounds};
+pub(crate) use shift::center_with_p_value;
 pub use shift::{hodges_lehmann_center, hodges_lehmann_shift};
 pub use spread::qn_scale;
 pub(crate) use student::{Mean, chi_squared_median, mean_interval, t_probability};

@@ -1,7 +1,7 @@
 //! Exact distributions of the two rank statistics under the null hypothesis, and the depth of intervals.
 
 use super::is_confidence;
-use super::student::normal_quantile;
+use super::student::{normal_quantile, normal_two_sided};
 
 /// Number of samples (on each side) from which the normal approximation is used, as in R. The cost of exact
 /// distributions grows with the fourth power, and from here on the approximation agrees to three digits.
@@ -59,6 +59,17 @@ impl RankStatistic {
             sum
         };
         probabilities.into_iter().map(add).collect()
+    }
+
+    /// Returns the two-sided p value of a statistic, counted from its nearer end: of the tests whose interval has the
+    /// [`Self::depth`], which excludes a value if fewer than d averages or differences are on its other side.
+    pub(super) fn p_value(self, statistic: usize) -> f64 {
+        if self.is_exact() {
+            let cumulative = self.cumulative();
+            return (2.0 * cumulative[statistic.min(cumulative.len() - 1)]).min(1.0);
+        }
+        let distance = self.largest() as f64 / 2.0 - (statistic as f64 + 0.5);
+        normal_two_sided(distance.max(0.0) / self.variance().sqrt()).min(1.0)
     }
 
     /// Returns the depth d of an interval of this confidence, which extends from the d-th smallest to the d-th largest

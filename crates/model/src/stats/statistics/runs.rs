@@ -41,9 +41,7 @@ pub fn ratio_of_runs(
     };
     let ratio = center.exp();
     let interval = mean_interval(center, &parts, confidence).and_then(exp);
-    let interval = interval.map(|interval| interval.widened_to(ratio));
-    let p_value = mean_p_value(center, &parts);
-    (ratio.is_finite() && ratio > 0.0).then_some(RatioEstimate { ratio, interval, p_value })
+    RatioEstimate::new(ratio, interval, mean_p_value(center, &parts))
 }
 
 /// Returns the logarithm of the median of each run; `None` without runs, or if a run is empty or has a sample that is

@@ -4,11 +4,13 @@
 //! Whitney's tests. If there are too few samples for ranks to reach the confidence (6 differences, or 4 samples on each
 //! side, reach 95 %), the interval is Student's or Welch's, extended to contain the shift.
 
+use std::cmp::Ordering;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::rank_distribution::RankStatistic;
-use super::student::{student_interval, welch_interval};
+use super::student::{Mean, mean_p_value, student_interval, welch_interval};
 use super::{Estimate, Interval};
 
 /// Maximum number of averages or differences: 32 MB, a tenth of a second. Larger samples are reduced at random, and the
@@ -26,6 +28,21 @@ const _: () = assert!(SIDE_MAX * SIDE_MAX <= COMBINATIONS_MAX);
 /// `None` without samples or with one that is not finite; the interval is `None` with fewer than 2, or with a
 /// confidence outside (0, 1).
 pub fn hodges_lehmann_center(values: &[f64], confidence: f64, seed: u64) -> Option<Estimate> {
+    center_with_p_value(values, confidence, seed, |value| value.partial_cmp(&0.0).unwrap_or(Ordering::Equal))
+        .map(|(center, _)| center)
+}
+
+/// Returns the centre of [`hodges_lehmann_center`], and the two-sided p value of the test that its interval inverts:
+/// Wilcoxon's signed ranks, or Student's t if there are too few values for ranks.
+///
+/// `side` is the side of no difference on which an average is. Ties count as evidence against a difference, as they do in
+/// the interval: with them, the p value is larger than that of [`super::wilcoxon_signed_rank`].
+pub(crate) fn center_with_p_value(
+    values: &[f64],
+    confidence: f64,
+    seed: u64,
+    side: impl Fn(f64) -> Ordering,
+) -> Option<(Estimate, f64)> {
     if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
         return None;
     }
@@ -34,8 +51,15 @@ pub fn hodges_lehmann_center(values: &[f64], confidence: f64, seed: u64) -> Opti
     for (index, one) in values.iter().enumerate() {
         averages.extend(values[..=index].iter().map(|other| f64::midpoint(*one, *other)));
     }
-    let depth = RankStatistic::SignedRank(values.len()).depth(confidence);
-    estimate(&mut averages, depth, || student_interval(&values, confidence))
+    let shape = RankStatistic::SignedRank(values.len());
+    let depth = shape.depth(confidence);
+    let p_value = if depth.is_some() {
+        let count = |without: Ordering| averages.iter().filter(|value| side(**value) != without).count();
+        shape.p_value(count(Ordering::Greater).min(count(Ordering::Less)))
+    } else {
+        Mean::of(&values).map_or(1.0, |mean| mean_p_value(mean.value, &[mean]))
+    };
+    Some((estimate(&mut averages, depth, || student_interval(&values, confidence))?, p_value))
 }
 
 /// Returns the difference of the candidate to the baseline: the median of all differences of one from each side. In the

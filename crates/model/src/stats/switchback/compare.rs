@@ -1,10 +1,12 @@
 //! The change of the metric from the baseline to an arm, from ratios within blocks.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{ArmId, BLOCKS_MIN, Block};
-use crate::stats::statistics::{CONFIDENCE, Interval, hodges_lehmann_center, wilcoxon_signed_rank};
+use crate::stats::statistics::{CONFIDENCE, Interval, center_with_p_value, hodges_lehmann_center};
 
 /// Relative change of the metric; 0.03 means that the arm has 3 % more than the baseline, whether that is better or not.
 /// It is the change of the typical block: rare bursts hardly affect it.
@@ -14,8 +16,8 @@ pub struct Change {
     pub value: f64,
     /// 95 % interval. It holds for a number of blocks that does not depend on their values.
     pub interval: Interval,
-    /// Two-sided p value of the signed-rank test, in [0, 1]. Equal values within a block are ignored by the test, so
-    /// decisions use the interval.
+    /// Two-sided p value of the signed-rank test that the interval inverts, in [0, 1]: at most 0.05 if and only if the
+    /// interval excludes 0.
     pub p_value: f64,
     /// Number of blocks with a value of both arms.
     pub blocks: usize,
@@ -43,8 +45,10 @@ pub enum NoClaim {
 pub fn compare(blocks: &[Block], arm: ArmId) -> Result<Change, NoClaim> {
     let ratios = log_ratios(blocks, arm, ArmId::BASELINE)?;
     let (value, interval) = center(&ratios, CONFIDENCE)?;
-    let test = wilcoxon_signed_rank(&ratios).ok_or(NoClaim::OutOfRange)?;
-    Ok(Change { value, interval, p_value: test.p_value, blocks: ratios.len() })
+    let (_, p_value) =
+        center_with_p_value(&ratios, CONFIDENCE, 0, |log| log.partial_cmp(&0.0).unwrap_or(Ordering::Equal))
+            .ok_or(NoClaim::OutOfRange)?;
+    Ok(Change { value, interval, p_value, blocks: ratios.len() })
 }
 
 /// Returns the centre of log ratios and its interval, as relative changes.
