@@ -15,6 +15,7 @@ mod mpi;
 mod mpi_launch;
 mod node;
 mod output;
+mod png;
 mod progress;
 mod requests;
 mod run_output;

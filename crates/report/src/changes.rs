@@ -8,6 +8,7 @@ use model::values::workload::Better;
 
 use crate::claim_text::column;
 use crate::comparison_notes::{baseline_value, remarks};
+use crate::figure_style::{DARK, FigureStyle, LIGHT, Palette, Theme};
 use crate::number::{percent_interval, signed_percent, significant};
 use crate::stamp;
 use crate::style::{clean, shortened};
@@ -25,6 +26,11 @@ const AXIS_HEIGHT: f64 = 42.0;
 const MARGIN: f64 = 10.0;
 /// Approximate width of a character of names.
 const CHARACTER: f64 = 7.0;
+/// Approximate width of a character of the source line.
+const SMALL_CHARACTER: f64 = 6.2;
+/// Height of the title and the stamp above a standalone figure.
+const TITLE_HEIGHT: f64 = 38.0;
+const SOURCE_HEIGHT: f64 = 18.0;
 /// Maximum number of lines; the table has all.
 const LINES_MAX: usize = 60;
 /// Ratios with a tick.
@@ -34,9 +40,14 @@ const TICK_WIDTH: f64 = 46.0;
 /// Minimum extent of the axis: half a percent to either side, so that noise does not look like a large change.
 const SPAN_MIN: f64 = 0.005;
 
-/// Draws the main metrics of a comparison. `None` if nothing is comparable.
-pub fn svg(comparison: &Comparison) -> Option<String> {
-    picture(comparison).map(|picture| picture.render().expect("the template renders"))
+/// Draws the main metrics of a comparison for a page, which has the title. `None` if nothing is comparable.
+pub(crate) fn svg(comparison: &Comparison) -> Option<String> {
+    picture(comparison, None).map(|picture| picture.render().expect("the template renders"))
+}
+
+/// Draws the main metrics of a comparison with a title and the source of the values. `None` if nothing is comparable.
+pub fn standalone(comparison: &Comparison, style: &FigureStyle) -> Option<String> {
+    picture(comparison, Some(style)).map(|picture| picture.render().expect("the template renders"))
 }
 
 #[derive(Template)]
@@ -62,6 +73,11 @@ struct ChangeChart {
     numbers: String,
     /// Number of lines that are only in the table.
     left_out: usize,
+    /// The stamp in words and the source line, for a standalone figure.
+    heading: Option<(String, String)>,
+    colours: Palette,
+    light: String,
+    dark: String,
 }
 
 struct TestGroup {
@@ -84,7 +100,7 @@ struct ChangeRow {
     text: String,
 }
 
-fn picture(comparison: &Comparison) -> Option<ChangeChart> {
+fn picture(comparison: &Comparison, style: Option<&FigureStyle>) -> Option<ChangeChart> {
     let mut rows: Vec<(&ComparisonRow, Vec<(&str, &ComparedValue)>)> =
         comparison.rows.iter().filter(|row| row.main).map(|row| (row, changes(comparison, row))).collect();
     rows.retain(|(_, changes)| !changes.is_empty());
@@ -96,7 +112,8 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
     }
     rows.retain(|(_, changes)| !changes.is_empty());
     let axis = Axis::over(&rows)?;
-    let mut y = TOP;
+    let top = if style.is_some() { TOP + TITLE_HEIGHT } else { TOP };
+    let mut y = top;
     let groups: Vec<TestGroup> =
         rows.iter().map(|(row, changes)| group(comparison, row, changes, &axis, &mut y)).collect();
     let baseline = column(comparison, &comparison.baseline);
@@ -107,12 +124,12 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         title,
         width: pixels(WIDTH),
         outer_width: pixels(WIDTH + 2.0 * MARGIN),
-        outer_height: pixels(y + AXIS_HEIGHT + MARGIN),
+        outer_height: pixels(y + AXIS_HEIGHT + MARGIN + if style.is_some() { SOURCE_HEIGHT } else { 0.0 }),
         margin: pixels(MARGIN),
         groups,
         ticks: axis.ticks(),
         equal: pixels(axis.x(0.0)),
-        top: pixels(TOP - 6.0),
+        top: pixels(top - 6.0),
         bottom: pixels(y + 2.0),
         baseline,
         stamp,
@@ -120,7 +137,17 @@ fn picture(comparison: &Comparison) -> Option<ChangeChart> {
         right: pixels(RIGHT),
         numbers: pixels(NUMBERS),
         left_out: all - (LINES_MAX - space),
+        heading: style.map(|style| heading(comparison, style)),
+        colours: style.map_or(Theme::Auto, |style| style.theme).palette(),
+        light: LIGHT.variables(),
+        dark: DARK.variables(),
     })
+}
+
+/// The stamps and the source line.
+fn heading(comparison: &Comparison, style: &FigureStyle) -> (String, String) {
+    let source = shortened(&style.source, (WIDTH / SMALL_CHARACTER) as usize);
+    (stamp::of(comparison.stamp).join("; "), source)
 }
 
 /// The columns with a change in this row, in the comparison's order.

@@ -231,6 +231,31 @@ impl Grid {
     }
 }
 
+impl Grid {
+    /// As a plain HTML table without classes, for pages with their own style.
+    pub(crate) fn html(&self, caption: &str) -> String {
+        let titles = self.columns.iter().map(|column| format!("<th scope=\"col\">{}</th>", html_text(&column.title)));
+        let mut out = format!("<table>\n<caption>{}</caption>\n", html_text(caption));
+        out += &format!("<thead>\n<tr>{}</tr>\n</thead>\n<tbody>\n", titles.collect::<String>());
+        for row in &self.rows {
+            let cells = row.iter().map(|cell| format!("<td>{}</td>", html_text(&cell.text)));
+            out += &format!("<tr>{}</tr>\n", cells.collect::<String>());
+        }
+        out + "</tbody>\n</table>\n"
+    }
+}
+
+/// Paragraphs of HTML.
+pub(crate) fn html_paragraphs(texts: &[String]) -> String {
+    texts.iter().map(|text| format!("<p>{}</p>\n", html_text(text))).collect()
+}
+
+/// Escapes text for the content of HTML elements.
+fn html_text(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
+    escaped.replace(HARD_SPACE, "&nbsp;")
+}
+
 /// Escapes user-provided names so that they cannot become markup or end the cell.
 pub(crate) fn markdown_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -262,6 +287,15 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(markdown_text(text), expected);
         }
+    }
+
+    #[test]
+    fn html_tables_are_escaped() {
+        let mut grid = Grid::new(&["a<b"]);
+        grid.rows.push(vec![GridCell::plain("<script>\"&")]);
+        let html = grid.html("x & y");
+        assert!(html.contains("<caption>x &amp; y</caption>") && html.contains("<th scope=\"col\">a&lt;b</th>"));
+        assert!(html.contains("<td>&lt;script&gt;&quot;&amp;</td>"), "{html}");
     }
 
     #[test]

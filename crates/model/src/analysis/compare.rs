@@ -83,10 +83,7 @@ impl From<String> for CompareError {
 /// Compares the cells of runs.
 pub fn compare(runs: &[ComparedRun<'_>], request: &ComparisonRequest<'_>) -> Result<Comparison, CompareError> {
     check_not_mixed_with_simulated(runs)?;
-    if let Some(run) = runs.iter().find(|run| run.record.simulated.is_some() && !request.added_tables.is_empty()) {
-        let id = &run.record.id;
-        return Err(format!("run {id} is simulated; simulated results are never compared with imported ones").into());
-    }
+    check_not_mixed_with_imported(runs, request.added_tables)?;
     let (entries, dimensions) = entries(runs, request.by, request.metric)?;
     check_tests(request.tests, entries.iter().map(|entry| entry.test.as_str()))?;
     let entries: Vec<_> = entries.into_iter().filter(|entry| is_chosen(request.tests, &entry.test)).collect();
@@ -172,12 +169,30 @@ fn check_tests<'a>(tests: &[String], known: impl Iterator<Item = &'a str>) -> Re
 
 /// Returns the UnixBench index of the main metrics of runs by column; single samples are its passes.
 pub fn index(runs: &[ComparedRun<'_>], by: &By, baseline: Option<&str>) -> Result<IndexTable, CompareError> {
+    index_with_tables(runs, by, baseline, &[])
+}
+
+/// Returns the index of runs, and of the columns of imported tables next to them.
+pub fn index_with_tables(
+    runs: &[ComparedRun<'_>],
+    by: &By,
+    baseline: Option<&str>,
+    added_tables: &[ImportedTable],
+) -> Result<IndexTable, CompareError> {
     check_not_mixed_with_simulated(runs)?;
+    check_not_mixed_with_imported(runs, added_tables)?;
     let (entries, dimensions) = entries(runs, by, None)?;
     let baseline = baseline.map(|baseline| columns::baseline_of(by, &dimensions, baseline));
-    let columns = columns(&entries, &dimensions, baseline.as_deref())?;
-    let scores: Vec<Score> = entries.iter().filter_map(ColumnValue::score).collect();
+    let mut columns = columns(&entries, &dimensions, baseline.as_deref())?;
+    let mut scores: Vec<Score> = entries.iter().filter_map(ColumnValue::score).collect();
+    for table in added_tables {
+        let added = table.columns.iter().filter(|column| !columns.names.contains(column));
+        let added: Vec<String> = added.cloned().collect();
+        columns.names.extend(added);
+        scores.extend(table_scores(table));
+    }
     let mut table = unixbench::indices(&columns.by, columns.names, &scores)?;
+    table.notes.extend(added_tables.iter().map(imported_note));
     if entries.iter().any(|entry| entry.indexed.is_some() && entry.metric.name == "score") {
         table
             .notes
@@ -199,6 +214,12 @@ pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Inde
     let baseline = choose_baseline(&table.columns, baseline, "column")?;
     let mut columns = table.columns.clone();
     columns.sort_by_key(|column| *column != baseline);
+    let mut indices = unixbench::indices("column", columns, &table_scores(table))?;
+    indices.notes.push(imported_note(table));
+    Ok(indices)
+}
+
+fn table_scores(table: &ImportedTable) -> Vec<Score> {
     let mut scores = Vec::new();
     for row in &table.rows {
         let given = table.columns.iter().zip(&row.values).filter_map(|(column, value)| Some((column, (*value)?)));
@@ -208,9 +229,11 @@ pub fn index_table(table: &ImportedTable, baseline: Option<&str>) -> Result<Inde
             passes: vec![value],
         }));
     }
-    let mut indices = unixbench::indices("column", columns, &scores)?;
-    indices.notes.push(format!("imported: the scores of table {} are used as the results of their passes", table.name));
-    Ok(indices)
+    scores
+}
+
+fn imported_note(table: &ImportedTable) -> String {
+    format!("imported: the scores of table {} are used as the results of their passes", table.name)
 }
 
 fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, history: &History<'_>, notes: Vec<String>) -> Comparison {
@@ -232,6 +255,14 @@ fn assemble(columns: Columns, rows: Vec<MeasuredRow<'_>>, history: &History<'_>,
         notes: all_notes,
         stamp: Stamp::default(),
     }
+}
+
+fn check_not_mixed_with_imported(runs: &[ComparedRun<'_>], tables: &[ImportedTable]) -> Result<(), String> {
+    let simulated = runs.iter().find(|run| run.record.simulated.is_some() && !tables.is_empty());
+    simulated.map_or(Ok(()), |run| {
+        let id = &run.record.id;
+        Err(format!("run {id} is simulated; simulated results are never compared with imported ones"))
+    })
 }
 
 pub(crate) fn check_not_mixed_with_simulated(runs: &[ComparedRun<'_>]) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use model::analysis::compare::{
-    CompareError, ComparedRun, ComparisonRequest, choose_tests, compare, compare_table, index, index_table,
+    CompareError, ComparedRun, ComparisonRequest, choose_tests, compare, compare_table, index_table, index_with_tables,
 };
 use model::analysis::finding::{RunFinding, TrialNames, summarise};
 use model::import::unixbench::IndexTable;
@@ -162,6 +162,15 @@ impl Compared {
         Ok(comparison)
     }
 
+    pub fn records(&self) -> &[RunRecord] {
+        &self.records
+    }
+
+    /// Computes the index of the runs and of the added tables.
+    pub fn index(&self, request: &CompareRequest) -> Result<IndexTable, CliError> {
+        self.compare_with(request, |runs, by, baseline| index_with_tables(runs, by, baseline, &self.added_tables))
+    }
+
     fn compared(&self, request: &CompareRequest, metric: Option<&str>) -> Result<Comparison, CliError> {
         let history: Vec<ComparedRun<'_>> =
             self.history.iter().map(|(record, finding)| ComparedRun { record, finding }).collect();
@@ -173,7 +182,7 @@ impl Compared {
     }
 
     /// Applies `compare` to the runs, with the requested dimension and baseline or those of the first run's experiment.
-    pub fn compare_with<T>(
+    fn compare_with<T>(
         &self,
         request: &CompareRequest,
         compare: impl Fn(&[ComparedRun<'_>], &By, Option<&str>) -> Result<T, CompareError>,
@@ -190,22 +199,24 @@ impl Compared {
 /// Compares stored runs or the columns of an imported table.
 pub fn comparison(request: &CompareRequest, store: &Store) -> Result<Comparison, CliError> {
     if request.is_by_column() {
-        let mut table = table(request, store)?;
-        choose_tests(&mut table, &request.tests).map_err(CliError::usage)?;
-        return compare_table(&table, request.baseline.as_deref()).map_err(CliError::usage);
+        return table_comparison(column_table(request, store)?, request);
     }
     Compared::from_store(request, store)?.comparison(request)
 }
 
-/// Computes the index of stored runs or of the columns of an imported table.
-pub fn indices(request: &CompareRequest, store: &Store) -> Result<IndexTable, CliError> {
-    if request.is_by_column() {
-        return index_table(&table(request, store)?, request.baseline.as_deref()).map_err(CliError::usage);
-    }
-    Compared::from_store(request, store)?.compare_with(request, index)
+/// Compares the columns of an imported table.
+pub fn table_comparison(mut table: ImportedTable, request: &CompareRequest) -> Result<Comparison, CliError> {
+    choose_tests(&mut table, &request.tests).map_err(CliError::usage)?;
+    compare_table(&table, request.baseline.as_deref()).map_err(CliError::usage)
 }
 
-fn table(request: &CompareRequest, store: &Store) -> Result<ImportedTable, CliError> {
+/// Computes the index of the columns of an imported table.
+pub fn table_index(table: &ImportedTable, request: &CompareRequest) -> Result<IndexTable, CliError> {
+    index_table(table, request.baseline.as_deref()).map_err(CliError::usage)
+}
+
+/// Returns the imported table whose columns are compared: the named one, or else the latest.
+pub fn column_table(request: &CompareRequest, store: &Store) -> Result<ImportedTable, CliError> {
     let names = store.tables().map_err(CliError::failure)?;
     let name = request.table.as_ref().or(names.last()).ok_or_else(|| {
         CliError::usage("the results file contains no imported table").hint("import one with nearfar import FILE")

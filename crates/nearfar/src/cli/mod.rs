@@ -457,7 +457,7 @@ pub struct CompareArgs {
     #[arg(long, alias = "from", value_name = "DIR", value_parser = parquet_dir, conflicts_with = "table")]
     pub parquet: Option<String>,
     /// Add the columns of this imported table to those of the runs [repeatable]
-    #[arg(long = "add-table", value_name = "NAME", conflicts_with_all = ["table", "index"])]
+    #[arg(long = "add-table", value_name = "NAME", conflicts_with = "table")]
     pub added_tables: Vec<String>,
     /// Show the index of this benchmark suite for each column
     #[arg(long, value_enum, value_name = "SUITE", conflicts_with = "all_metrics")]
@@ -483,6 +483,12 @@ pub struct CompareArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TableFormat,
+    /// Colours of pictures [default: auto for SVG, light for PNG]
+    #[arg(long, value_enum)]
+    pub theme: Option<PictureTheme>,
+    /// File to write; - is stdout
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
 }
 
 /// Accepts a directory, and `parquet:DIR`, the form that the alias `--from` had.
@@ -510,8 +516,22 @@ pub enum TableFormat {
     Csv,
     /// JSON
     Json,
-    /// Picture of the differences with their intervals
+    /// Tables as an HTML fragment
+    Html,
+    /// Picture of the differences with their intervals, or of the indices
     Svg,
+    /// The same picture in 1560 pixels width
+    Png,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PictureTheme {
+    /// As the reader's system; light in a PNG
+    Auto,
+    /// Dark on light
+    Light,
+    /// Light on dark
+    Dark,
 }
 
 /// `nearfar report`

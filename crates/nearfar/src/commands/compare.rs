@@ -1,55 +1,107 @@
 //! `nearfar compare`: compares runs or columns with a baseline.
 
+use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 
-use model::analysis::compare::{FailCheck, FailRule, index};
+use model::analysis::compare::{FailCheck, FailRule};
 use model::import::unixbench::IndexTable;
 use model::values::comparison::Comparison;
 use report::number::Digits;
+use report::{FigureStyle, Theme};
 
-use crate::app::compare::{CompareRequest, Compared, comparison, indices};
-use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
+use crate::app::compare::{CompareRequest, Compared, column_table, table_comparison, table_index};
+use crate::cli::{CompareArgs, GlobalArgs, PictureTheme, Suite, TableFormat};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
+use crate::png::png;
 use crate::requests::existing_store;
 
 /// Compares stored or exported runs, or the columns of an imported table.
 pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
     let request = request(args);
+    check_output(args)?;
     if let Some(dir) = &args.parquet {
         if request.is_by_column() {
             return Err(CliError::usage(
                 "--by column: imported tables are only in the results file, not in exported directories",
             ));
         }
-        let compared = Compared::from_dir(&request, dir)?;
-        return match args.index {
-            Some(Suite::Unixbench) => show_index(&compared.compare_with(&request, index)?, args.format),
-            None => show(&compared.comparison(&request)?, args),
-        };
+        if !request.added_tables.is_empty() && args.index.is_some() {
+            return Err(CliError::usage("--add-table: imported tables are only in the results file"));
+        }
+        return show_compared(&Compared::from_dir(&request, dir)?, &request, args);
     }
     let store = existing_store(common)?;
+    if request.is_by_column() {
+        let (table, request) = (column_table(&request, &store)?, &request);
+        let source = report::source([], std::slice::from_ref(&table.name));
+        return match args.index {
+            Some(Suite::Unixbench) => show_index(&table_index(&table, request)?, args, source),
+            None => show(&table_comparison(table, request)?, args, source),
+        };
+    }
+    show_compared(&Compared::from_store(&request, &store)?, &request, args)
+}
+
+fn show_compared(compared: &Compared, request: &CompareRequest, args: &CompareArgs) -> CommandResult {
+    let source = report::source(compared.records(), &request.added_tables);
     match args.index {
-        Some(Suite::Unixbench) => show_index(&indices(&request, &store)?, args.format),
-        None => show(&comparison(&request, &store)?, args),
+        Some(Suite::Unixbench) => show_index(&compared.index(request)?, args, source),
+        None => show(&compared.comparison(request)?, args, source),
     }
 }
 
-fn show(comparison: &Comparison, args: &CompareArgs) -> CommandResult {
+/// Refuses binary output to a terminal, before anything is computed.
+fn check_output(args: &CompareArgs) -> Result<(), CliError> {
+    let is_terminal = args.output == Path::new("-") && std::io::stdout().is_terminal();
+    if args.format == TableFormat::Png && is_terminal {
+        return Err(CliError::usage("--format png: stdout is a terminal")
+            .hint("name a file with --output FILE, or redirect stdout"));
+    }
+    Ok(())
+}
+
+fn show(comparison: &Comparison, args: &CompareArgs, source: String) -> CommandResult {
     let selected = || if args.all_metrics { comparison.clone() } else { comparison.clone().main_metrics() };
     let digits = args.digits.map_or_else(Digits::default, |digits| Digits::new(digits.into()));
+    let picture = || report::changes::standalone(comparison, &figure_style(args, source)).ok_or_else(no_change);
     let text = match args.format {
         TableFormat::Text => report::table::comparison_with(&selected(), digits, &output::stdout_style()),
         TableFormat::Markdown => report::table::comparison_markdown_with(&selected(), digits),
+        TableFormat::Html => report::table::comparison_html(&selected(), digits),
         TableFormat::Csv => report::table::comparison_csv(comparison),
-        TableFormat::Json => {
-            output::print_json(&report::json::comparison(comparison))?;
-            return Ok(status(args.fail_if.as_ref(), comparison));
-        }
-        TableFormat::Svg => report::changes::svg(comparison).ok_or_else(no_change)?,
+        TableFormat::Json => pretty(&report::json::comparison(comparison))?,
+        TableFormat::Svg | TableFormat::Png => picture()?,
     };
-    output::print(&text)?;
+    write(args, &text)?;
     Ok(status(args.fail_if.as_ref(), comparison))
+}
+
+/// Writes a text, or the PNG of a picture.
+fn write(args: &CompareArgs, text: &str) -> Result<(), CliError> {
+    if args.format != TableFormat::Png {
+        return output::write(&args.output, text);
+    }
+    let bytes = png(text)?;
+    output::write_streamed(&args.output, |out| {
+        out.write_all(&bytes).map_err(|error| output::cannot_write(&args.output, &error))
+    })
+}
+
+fn pretty(value: &serde_json::Value) -> Result<String, CliError> {
+    serde_json::to_string_pretty(value).map_err(CliError::failure)
+}
+
+fn figure_style(args: &CompareArgs, source: String) -> FigureStyle {
+    let theme = match args.theme.unwrap_or(PictureTheme::Auto) {
+        PictureTheme::Light => Theme::Light,
+        PictureTheme::Dark => Theme::Dark,
+        // A PNG has fixed colours.
+        PictureTheme::Auto if args.format == TableFormat::Png => Theme::Light,
+        PictureTheme::Auto => Theme::Auto,
+    };
+    FigureStyle { theme, source }
 }
 
 /// Returns the exit status of `--fail-if`, and prints the changes behind it.
@@ -77,17 +129,19 @@ fn no_change() -> CliError {
         .hint("show the data with nearfar compare")
 }
 
-fn show_index(table: &IndexTable, format: TableFormat) -> CommandResult {
-    match format {
-        TableFormat::Text => output::print(&report::table::index(table, &output::stdout_style()))?,
-        TableFormat::Markdown => output::print(&report::table::index_markdown(table))?,
-        TableFormat::Csv => output::print(&report::table::index_csv(table))?,
-        TableFormat::Json => output::print_json(&report::json::index(table))?,
-        TableFormat::Svg => {
-            return Err(CliError::usage("--format svg is not supported for an index")
-                .hint("use --format text, or nearfar report"));
+fn show_index(table: &IndexTable, args: &CompareArgs, source: String) -> CommandResult {
+    let no_index = || CliError::usage("no index to draw: no test of the index has a score");
+    let text = match args.format {
+        TableFormat::Text => report::table::index(table, &output::stdout_style()),
+        TableFormat::Markdown => report::table::index_markdown(table),
+        TableFormat::Html => report::table::index_html(table),
+        TableFormat::Csv => report::table::index_csv(table),
+        TableFormat::Json => pretty(&report::json::index(table))?,
+        TableFormat::Svg | TableFormat::Png => {
+            report::index_figure::svg(table, &figure_style(args, source)).ok_or_else(no_index)?
         }
-    }
+    };
+    write(args, &text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,9 +7,9 @@ use model::values::units::thread_count;
 use model::values::workload::Better;
 
 use super::columns::better_word;
-use super::efficiency::{efficiency_markdown_with, efficiency_with};
+use super::efficiency::{EFFICIENCY, efficiency_grid, efficiency_markdown_with, efficiency_with};
 use crate::comparison_notes::{baseline_value, footnotes, mean_remarks, remarks, suspect_remark};
-use crate::grid::{CellKind, Grid, GridCell, markdown_text};
+use crate::grid::{CellKind, Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::Digits;
 use crate::stamp;
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
@@ -62,6 +62,14 @@ pub fn comparison_markdown_with(comparison: &Comparison, digits: Digits) -> Stri
     let table =
         comparison_grid(comparison, digits).markdown() + &efficiency_markdown_with(&comparison.efficiency, digits);
     format!("{above}{table}{below}")
+}
+
+/// As an HTML fragment, with this number of digits.
+pub fn comparison_html(comparison: &Comparison, digits: Digits) -> String {
+    let efficiency = efficiency_grid(&comparison.efficiency, digits);
+    let efficiency = if efficiency.rows.is_empty() { String::new() } else { efficiency.html(EFFICIENCY) };
+    let table = comparison_grid(comparison, digits).html(&caption(comparison));
+    html_paragraphs(&headnotes(comparison)) + &table + &efficiency + &html_paragraphs(&footnotes(comparison))
 }
 
 /// One column per compared object.

@@ -4,7 +4,7 @@
 use model::import::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS, TestIndex};
 
 use super::{csv_number, csv_text};
-use crate::grid::{Grid, GridCell, markdown_text};
+use crate::grid::{Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::{signed_percent, significant};
 use crate::stamp;
 use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
@@ -34,6 +34,12 @@ pub fn index_markdown(table: &IndexTable) -> String {
     };
     let notes: String = index_notes(table).iter().map(|note| format!("{}\n\n", markdown_text(note))).collect();
     notes + &table.groups.iter().map(group).collect::<String>()
+}
+
+/// As an HTML fragment.
+pub fn index_html(table: &IndexTable) -> String {
+    let tables = table.groups.iter().map(|group| index_grid(table, group).html(&caption(table, group)));
+    html_paragraphs(&index_notes(table)) + &tables.collect::<String>()
 }
 
 /// Every value, unrounded, one per line; the indices are the lines with the test `index`.

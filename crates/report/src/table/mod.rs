@@ -15,11 +15,11 @@ mod size;
 
 use model::values::csv_text::without_formula;
 
-pub use comparison::{comparison, comparison_markdown, comparison_markdown_with, comparison_with};
+pub use comparison::{comparison, comparison_html, comparison_markdown, comparison_markdown_with, comparison_with};
 pub use comparison_csv::comparison_csv;
 pub use efficiency::{efficiency, efficiency_markdown};
 pub use forecast::{dry_run, forecast};
-pub use index::{index, index_csv, index_markdown};
+pub use index::{index, index_csv, index_html, index_markdown};
 pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
 pub use load::cpu_load;
 pub use prediction::prediction;

@@ -1,0 +1,82 @@
+//! Pictures and tables for articles: themes, the source line, PNG and HTML.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
+
+fn nearfar(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.arg("--store").arg(dir.join("results.db")).args(args).env_remove("NEARFAR_STORE");
+    command.env("NEARFAR_STATE", dir.join("state"));
+    command.output().expect("the program starts")
+}
+
+fn stdout(dir: &Path, args: &[&str]) -> String {
+    let output = nearfar(dir, args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("the output is text")
+}
+
+fn measured() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let measure = ["measure", "dhrystone", "--sim", SIM, "-r", "8", "--placement", "kernel", "--placement", "one-core"];
+    stdout(dir.path(), &measure);
+    dir
+}
+
+#[test]
+fn chosen_theme_is_literal_and_figures_load_nothing() {
+    let dir = measured();
+    let index = ["--index", "unixbench"];
+    for more in [&[][..], &index] {
+        let svg = |theme: &str| stdout(dir.path(), &[&["compare", "--format", "svg", "--theme", theme], more].concat());
+        let [auto, light, dark] = ["auto", "light", "dark"].map(svg);
+        assert!(auto.contains("prefers-color-scheme") && auto.contains("var(--ink)"), "{auto}");
+        for (figure, paper) in [(&light, ".paper{fill:#fff}"), (&dark, ".paper{fill:#161b20}")] {
+            assert!(figure.contains(paper), "{figure}");
+            assert!(!figure.contains("var(") && !figure.contains("@media"), "{figure}");
+        }
+        for figure in [auto, light, dark] {
+            assert!(!figure.contains("url(") && !figure.contains("<script") && !figure.contains("href"), "{figure}");
+            assert!(figure.contains("nearfar 0.") && figure.contains("SIMULATED"), "source and stamp: {figure}");
+        }
+    }
+}
+
+#[test]
+fn png_is_written_to_files_and_pipes() {
+    let dir = measured();
+    let file = dir.path().join("changes.png");
+    let written = nearfar(dir.path(), &["compare", "--format", "png", "-o", file.to_str().expect("a path")]);
+    let error = String::from_utf8_lossy(&written.stderr);
+    if error.contains("no font is installed") {
+        println!("skipped: png_is_written_to_files_and_pipes: no font is installed");
+        return;
+    }
+    assert!(written.status.success() && written.stdout.is_empty(), "{error}");
+    let file = std::fs::read(file).expect("the picture exists");
+    assert!(file.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert_eq!(u32::from_be_bytes(file[16..20].try_into().expect("four bytes")), 1560, "width in pixels");
+    assert_eq!(nearfar(dir.path(), &["compare", "--format", "png"]).stdout, file);
+    assert_ne!(nearfar(dir.path(), &["compare", "--format", "png", "--theme", "dark"]).stdout, file);
+}
+
+#[test]
+fn html_is_a_fragment_without_styles() {
+    let dir = measured();
+    let html = stdout(dir.path(), &["compare", "--format", "html"]);
+    assert!(html.starts_with("<p>SIMULATED") && html.contains("<table>\n<caption>"), "{html}");
+    assert!(!html.contains("<html") && !html.contains("class=") && !html.contains("<style"), "{html}");
+}
+
+#[test]
+fn simulated_index_is_not_compared_with_imported_ones() {
+    let dir = measured();
+    let scores = dir.path().join("scores.csv");
+    std::fs::write(&scores, "test,metric,unit,better,board\ndhrystone,score,lps,higher,1167000\n").expect("a file");
+    stdout(dir.path(), &["import", scores.to_str().expect("a path")]);
+    let refused = nearfar(dir.path(), &["compare", "--index", "unixbench", "--add-table", "scores"]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && error.contains("never compared with imported ones"), "{error}");
+}
