@@ -80,3 +80,22 @@ fn simulated_index_is_not_compared_with_imported_ones() {
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && error.contains("never compared with imported ones"), "{error}");
 }
+
+#[test]
+fn commands_share_one_figure_in_the_report() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let named = ["-n", "old build", "-n", "new build"];
+    let measure = ["measure", "command", "--sim", SIM, "-r", "4"];
+    let gate = ["gate", "--sim", SIM, "--budget", "20s"];
+    let commands = ["--", "./old", ":::", "./new"];
+    for run in [&measure[..], &gate] {
+        // A gate on equal commands has no particular verdict.
+        nearfar(dir.path(), &[run, &named, &commands].concat());
+        let report = stdout(dir.path(), &["report", "latest", "-o", "-"]);
+        let start = report.find("Commands under placement").expect("one figure of all commands");
+        let figure = &report[start..];
+        let figure = &figure[..figure.find("</svg>").expect("a figure")];
+        assert!(figure.contains(">old build</text>") && figure.contains(">new build</text>"), "{figure}");
+        assert_eq!(figure.matches("class=\"median\"").count(), 2, "{figure}");
+    }
+}

@@ -3,6 +3,13 @@
 
 use askama::Template;
 
+/// The words of the legend of heat maps. The fuller colour is the larger distance.
+pub(crate) const BETTER: &str = "better: faster";
+pub(crate) const WORSE: &str = "worse: slower";
+const LEGEND_SIDE: f64 = 10.0;
+const LEGEND_STEP: f64 = 110.0;
+const LEGEND_HEAT: f64 = 0.6;
+
 /// The figure, ready for its template.
 #[derive(Default, Template)]
 #[template(path = "picture.svg")]
@@ -55,6 +62,17 @@ impl SvgRect {
 }
 
 impl Svg {
+    /// Draws the legend that all heat maps share: the two hues, and their direction.
+    pub(crate) fn heat_legend(&mut self, x: f64, y: f64) {
+        let entries = [("heat", 0.0, BETTER), ("heat worse", LEGEND_STEP, WORSE)];
+        for (class, offset, text) in entries {
+            let [left, top, side] = [x + offset, y - LEGEND_SIDE + 1.0, LEGEND_SIDE].map(pixels);
+            let (width, height, heat) = (side.clone(), side, Some(LEGEND_HEAT));
+            self.boxes.push(SvgRect { class, x: left, y: top, width, height, heat, title: text.into() });
+            self.label("q", x + offset + LEGEND_SIDE + 5.0, y, text);
+        }
+    }
+
     pub(crate) fn label(&mut self, class: &'static str, x: f64, y: f64, text: &str) {
         self.labels.push(SvgText { class, x: pixels(x), y: pixels(y), text: text.into() });
     }

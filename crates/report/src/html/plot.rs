@@ -27,6 +27,8 @@ pub(crate) struct Strip<'a> {
     pub(crate) cell: &'a CellFinding,
     pub(crate) metric: &'a MetricFinding,
     pub(crate) baseline: bool,
+    /// The label: the placement, or the name of the command.
+    pub(crate) name: &'a str,
 }
 
 /// A figure, ready for its template.
@@ -125,7 +127,7 @@ fn description(strips: &[Strip], title: &str) -> String {
 }
 
 fn label(strip: &Strip) -> String {
-    clean(&strip.cell.placement)
+    clean(strip.name)
 }
 
 fn axis_label(metric: &MetricFinding, logarithmic: bool) -> String {

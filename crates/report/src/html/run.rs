@@ -5,6 +5,7 @@ use model::analysis::curves::sweeps;
 use model::analysis::finding::{CellFinding, RunFinding, SUSPECT_LEFT_OUT, load_belongs_to};
 use model::analysis::place::PlaceResult;
 use model::values::placement::Placement;
+use model::values::plan::test_title;
 use model::values::record::{RunRecord, TrialRecord, VerdictCounts};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
@@ -30,6 +31,8 @@ use crate::table::{
     skipped_grid,
 };
 
+/// The workload of commands, and the dimension of their comparison.
+const COMMAND: &str = "command";
 /// Sentences per run at the top of a page with several runs.
 const HEADLINES: usize = 1;
 /// Maximum number of placements of a legend; the table of placements has all.
@@ -192,7 +195,8 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
             .iter()
             .filter_map(|cell| {
                 let metric = cell.metrics.first()?;
-                Some(Strip { cell, metric, baseline: baseline == Some(cell.placement.as_str()) })
+                let name = cell.placement.as_str();
+                Some(Strip { cell, metric, baseline: baseline == Some(name), name })
             })
             .collect();
         figure_part(section.record, &cells[0].test, &strips, limits)
@@ -204,7 +208,43 @@ fn figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
     // With one node, every bar would be full.
     let has_nodes = section.record.machine.topology.allowed_nodes.len() > 1;
     let pages = |cells: &[CellFinding]| has_nodes.then(|| pages_part(cells, limits)).flatten();
-    tests.flat_map(|cells| [one(cells), load(cells), pages(cells)]).flatten().collect()
+    let commands = command_figures(section, limits);
+    // A figure of one command and one placement would repeat a part of the figure of all commands.
+    let is_shown = |cells: &[CellFinding]| !commands.is_empty() && cells.len() == 1 && cells[0].workload == COMMAND;
+    let each = tests.flat_map(|cells| {
+        let samples = if is_shown(cells) { None } else { one(cells) };
+        [samples, load(cells), pages(cells)]
+    });
+    let each: Vec<FigurePart> = each.flatten().collect();
+    commands.into_iter().chain(each).collect()
+}
+
+/// One figure per placement and metric with the samples of all commands on one axis, if the run compares commands.
+fn command_figures(section: &RunSection, limits: &PageLimits) -> Vec<FigurePart> {
+    let plan = &section.record.plan;
+    let mut groups: Vec<Vec<Strip>> = Vec::new();
+    let commands = section.finding.cells.iter().filter(|_| plan.compare_by == COMMAND || plan.gate.is_some());
+    for cell in commands.filter(|cell| cell.workload == COMMAND) {
+        let Some(metric) = cell.metrics.first() else { continue };
+        let strip = Strip { cell, metric, baseline: false, name: title_of(cell) };
+        let joins = |group: &&mut Vec<Strip>| {
+            let first = &group[0];
+            (&first.cell.placement, &first.metric.name, &first.metric.unit)
+                == (&cell.placement, &metric.name, &metric.unit)
+        };
+        match groups.iter_mut().find(joins) {
+            Some(group) => group.push(strip),
+            None => groups.push(vec![Strip { baseline: true, ..strip }]),
+        }
+    }
+    let several = groups.iter().filter(|strips| strips.len() > 1);
+    let title = |strips: &[Strip]| format!("Commands under placement {}", strips[0].cell.placement);
+    several.filter_map(|strips| figure_part(section.record, &title(strips), strips, limits)).collect()
+}
+
+/// The name of a command that its user chose, without parameters.
+fn title_of(cell: &CellFinding) -> &str {
+    test_title(&cell.test, cell.parameters.keys())
 }
 
 /// The load of each CPU next to the medians of a test.
@@ -248,7 +288,9 @@ fn figure_part(record: &RunRecord, test: &str, strips: &[Strip], limits: &PageLi
     let cells = strips.iter().map(|strip| strip.cell.clone()).collect();
     let finding = RunFinding { cells, skipped: Vec::new(), passes: false };
     let grid = run_grid(record, &finding, Metrics::Main);
-    let grid = ["test", "metric", "better"].into_iter().fold(grid, Grid::without);
+    let has_one_test = strips.iter().all(|strip| strip.cell.test == strips[0].cell.test);
+    let repeated: &[&str] = if has_one_test { &["test", "metric", "better"] } else { &["metric", "better"] };
+    let grid = repeated.iter().fold(grid, |grid, title| grid.without(title));
     Some(FigurePart {
         svg: figure.render().expect("the template renders"),
         caption: caption(test, shown, strips.len(), limits.points),
@@ -259,7 +301,7 @@ fn figure_part(record: &RunRecord, test: &str, strips: &[Strip], limits: &PageLi
 /// Explains how to read the figure.
 fn caption(test: &str, shown: &[Strip], all: usize, points_max: usize) -> String {
     let mut text = clean(test);
-    text += ". Trials of each placement in the order in which they ran, from top to bottom; the line is the median, the band its 95 % interval.";
+    text += ". Trials of each row in the order in which they ran, from top to bottom; the line is the median, the band its 95 % interval.";
     if shown.iter().any(|strip| strip.metric.suspect.contains(&true)) {
         text += " Crosses are disturbed trials.";
     }

@@ -128,7 +128,7 @@ fn figures_have_descriptions_and_worse_is_to_the_left() {
         assert!(html.contains(&format!("role=\"img\" aria-label=\"{title}\"")), "{title}");
     }
     // More time is worse: orange, framed, and the dot is left of the line for no difference.
-    assert_eq!(html.matches("<rect class=\"heat worse\"").count(), 4, "of eight, four take more time");
+    assert_eq!(html.matches("<rect class=\"heat worse\"").count(), 5, "of eight, four take more time, and the legend");
     assert!(html.contains("node-1, queens: +11.5 %, 95 % interval 11.0 to 12.1 %, outlier, worse"));
     let after = |html: &str, from: &str| -> f64 {
         let rest = &html[html.find(from).expect("the mark exists") + from.len()..];

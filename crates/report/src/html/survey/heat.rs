@@ -21,6 +21,7 @@ const LEGEND_HEIGHT: f64 = 16.0;
 /// Approximate width of a character of names.
 const CHARACTER: f64 = 6.6;
 const ROWS_MAX: usize = 60;
+const LEGEND_WIDTH: f64 = 210.0;
 /// Text stays readable on the most saturated colour.
 const OPACITY_MAX: f64 = 0.4;
 /// The minimum of the colour scale in percent, so that noise is not drawn in saturated colours.
@@ -44,6 +45,7 @@ pub(super) fn svg(class: &MachineClass) -> Option<String> {
         ..Svg::default()
     };
     picture.label("h", 4.0, 16.0, "Against the others of the class, percent");
+    picture.heat_legend(WIDTH - LEGEND_WIDTH, 16.0);
     let fullest = tests.iter().flat_map(|test| &test.values).map(|value| value.change_percent.abs());
     let fullest = fullest.fold(FULLEST_MIN, f64::max);
     for (column, test) in tests.iter().enumerate() {

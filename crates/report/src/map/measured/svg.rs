@@ -1,9 +1,10 @@
 //! A measured map as SVG: heat maps of the matrices, curves of latency by size and of loaded latency. The colour scale
-//! has one hue, and every cell shows its value, so colour is not required to read it. Decides layout only.
+//! is that of all heat maps of a report (blue is better, orange is worse), and every cell shows its value, so colour is not required to read it. Decides layout only.
 
 use askama::Template as _;
 use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
 use model::values::stamp::Stamp;
+use model::values::workload::Better;
 
 use super::sheet::{CELLS_WIDTH, LEFT, WIDTH, caption, shortened};
 use super::{curve, loaded};
@@ -19,6 +20,7 @@ const COLUMN_WIDTH: f64 = 64.0;
 /// Narrower cells do not fit their value, which is then shown on hovering only.
 const NUMBER_WIDTH: f64 = 40.0;
 const GAP: f64 = 22.0;
+const LEGEND_WIDTH: f64 = 210.0;
 /// Opacity of the minimum; a colourless cell would look unmeasured.
 const OPACITY: (f64, f64) = (0.1, 0.95);
 /// The opacity from which text in the background colour is more readable than in the foreground colour.
@@ -30,6 +32,7 @@ struct Matrix<'a> {
     rows: Vec<String>,
     columns: Vec<String>,
     cells: Vec<Vec<Option<&'a MeasuredValue>>>,
+    better: Better,
 }
 
 /// Draws the map; `stamp` is that of the run that measured it.
@@ -38,7 +41,7 @@ pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
     let mut picture = Svg {
         title: format!("{stamp}Measured map"),
         description: "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; \
-         stronger colour is a larger number, which the cell shows. Below them latency by working-set size on \
+         orange is slower and blue is faster than the middle of a matrix, and the cell shows the number. Below them latency by working-set size on \
          logarithmic axes with labelled caches, and latency by the load of other cores."
             .into(),
         width: pixels(WIDTH),
@@ -46,7 +49,9 @@ pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
     };
     let bandwidth = |mix: &'static str| {
         let title = format!("CPUs to memory, {mix} in MB/s");
-        memory(map, title, &move |path| Some(&path.bandwidth.iter().find(|one| is_ordinary(one, mix))?.rate))
+        memory(map, title, Better::Higher, &move |path| {
+            Some(&path.bandwidth.iter().find(|one| is_ordinary(one, mix))?.rate)
+        })
     };
     let bandwidths = ["read", "write", "copy", "triad"].map(bandwidth);
     let mut y = 0.0;
@@ -54,7 +59,8 @@ pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
         picture.label("h", 0.0, STAMP_BASELINE, &format!("{stamp}measured map"));
         y = HEADING;
     }
-    y = picture.heats(&[cores(map), latencies(map)], y);
+    picture.heat_legend(WIDTH - LEGEND_WIDTH, y + STAMP_BASELINE);
+    y = picture.heats(&[cores(map), latencies(map)], y + HEADING);
     y = picture.heats(&bandwidths, y);
     y = curve::draw(&mut picture, &map.sizes, &map.steps, y) + GAP;
     y = loaded::draw(&mut picture, &map.loaded, y);
@@ -75,11 +81,12 @@ fn cores(map: &MeasuredMap) -> Matrix<'_> {
         rows: cpus.iter().map(|cpu| format!("cpu {cpu}")).collect(),
         columns: cpus.iter().map(ToString::to_string).collect(),
         cells: cpus.iter().map(row).collect(),
+        better: Better::Lower,
     }
 }
 
 fn latencies(map: &MeasuredMap) -> Matrix<'_> {
-    memory(map, "CPUs to memory, ns per load".into(), &|path| path.latency.as_ref())
+    memory(map, "CPUs to memory, ns per load".into(), Better::Lower, &|path| path.latency.as_ref())
 }
 
 fn is_ordinary(bandwidth: &Bandwidth, mix: &str) -> bool {
@@ -88,7 +95,7 @@ fn is_ordinary(bandwidth: &Bandwidth, mix: &str) -> bool {
 
 type Chosen<'c> = &'c dyn for<'m> Fn(&'m model::placements::measured_map::MemoryPath) -> Option<&'m MeasuredValue>;
 
-fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<'a> {
+fn memory<'a>(map: &'a MeasuredMap, title: String, better: Better, value: Chosen<'_>) -> Matrix<'a> {
     let mut groups: Vec<_> = map.memory.iter().map(|path| &path.cpus).collect();
     groups.dedup();
     let mut nodes: Vec<_> = map.memory.iter().map(|path| path.node).collect();
@@ -101,6 +108,7 @@ fn memory<'a>(map: &'a MeasuredMap, title: String, value: Chosen<'_>) -> Matrix<
         rows: groups.iter().map(|cpus| format!("cpus {cpus}")).collect(),
         columns: nodes.iter().map(|node| format!("node {node}")).collect(),
         cells,
+        better,
     }
 }
 
@@ -145,9 +153,9 @@ impl Svg {
             for (column, value) in matrix.cells[row].iter().enumerate() {
                 let x = left + width * column as f64;
                 let words = format!("{name} to {}", matrix.columns[column]);
-                let heat = value.map(|value| heat(value.median, low, high));
+                let heat = value.map(|value| heat(value.median, (low, high), matrix.better));
                 if let (Some(value), Some(heat), true) = (value, heat, numbered) {
-                    let class = if heat >= DARK_FROM { "c d" } else { "c" };
+                    let class = if heat.abs() >= DARK_FROM { "c d" } else { "c" };
                     let (x, y) = (x + width / 2.0, y + row_height / 2.0 + 4.0);
                     self.label(class, x, y, &significant(value.median));
                 }
@@ -158,7 +166,12 @@ impl Svg {
     }
 
     fn cell(&mut self, x: f64, y: f64, (width, height): (f64, f64), heat: Option<f64>, title: String) {
-        let class = if heat.is_some() { "heat" } else { "none" };
+        let class = match heat {
+            None => "none",
+            Some(heat) if heat > 0.0 => "heat worse",
+            Some(_) => "heat",
+        };
+        let heat = heat.map(f64::abs);
         let [x, y, width, height] = [x, y, width, height].map(pixels);
         self.boxes.push(SvgRect { class, x, y, width, height, heat, title });
     }
@@ -168,7 +181,9 @@ fn column_width(matrix: &Matrix<'_>) -> f64 {
     COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64)
 }
 
-fn heat(value: f64, low: f64, high: f64) -> f64 {
-    let share = if high > low { (value - low) / (high - low) } else { 0.3 };
-    OPACITY.0 + share * (OPACITY.1 - OPACITY.0)
+/// The opacity of a cell, positive if the value is worse than the middle of its matrix.
+fn heat(value: f64, (low, high): (f64, f64), better: Better) -> f64 {
+    let above = if high > low { 2.0 * (value - low) / (high - low) - 1.0 } else { 0.0 };
+    let worse = if better == Better::Lower { above } else { -above };
+    (OPACITY.0 + worse.abs() * (OPACITY.1 - OPACITY.0)).copysign(worse)
 }
