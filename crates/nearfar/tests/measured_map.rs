@@ -52,8 +52,8 @@ fn map_of_two_sockets_matches_the_snapshots() {
     insta::assert_snapshot!("two-sockets-numactl", show("numactl"));
     let picture = show("svg");
     insta::assert_snapshot!("two-sockets-svg", picture);
-    // Latency and four bandwidths of 2 x 2 cells each, and three pairs of CPUs in both directions.
-    assert_eq!(picture.matches("<rect class=\"heat\"").count(), 5 * 4 + 2 * 3);
+    // Latency and four bandwidths of 2 x 2 cells each, three pairs of CPUs in both directions, and the legend.
+    assert_eq!(picture.matches("<rect class=\"heat").count(), 5 * 4 + 2 * 3 + 2);
     // Two groups, each without load and with three loads.
     assert_eq!(picture.matches("class=\"whisker\"").count(), 2 * 4);
     let page = shown(dir.path(), &["report", "--output", "-"]);

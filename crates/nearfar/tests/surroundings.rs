@@ -55,7 +55,7 @@ fn build_directory_of_another_user_is_refused() {
     for part in ["pairs", "ranked", "degrees", "lengths", "graph", "note", "lock"] {
         symlink(dir.join("secret"), building.join(part)).expect("the directory is writable");
     }
-    let args = ["graph", "build", "--scale", "14", "--dram", "32MiB", "-o", "g"];
+    let args = ["graph", "build", "--scale", "14", "--dram", "40MiB", "-o", "g"];
     let unchanged = || fs::read_to_string(dir.join("secret")).expect("the file exists") == "a private file of root";
     // Links of the own user are not followed either.
     let output = run(dir, &args);

@@ -1,5 +1,6 @@
-//! A measured map as SVG: heat maps of the matrices, curves of latency by size and of loaded latency. The colour scale
-//! is that of all heat maps of a report (blue is better, orange is worse), and every cell shows its value, so colour is not required to read it. Decides layout only.
+//! A measured map as SVG: heat maps of the matrices, curves of latency by size and of loaded latency. The colour scale is
+//! that of all heat maps of a report (blue is better, orange is worse), and every cell shows its value, so colour is not
+//! required to read it. Decides layout only.
 
 use askama::Template as _;
 use model::placements::measured_map::{Bandwidth, MeasuredMap, MeasuredValue};
@@ -21,10 +22,8 @@ const COLUMN_WIDTH: f64 = 64.0;
 const NUMBER_WIDTH: f64 = 40.0;
 const GAP: f64 = 22.0;
 const LEGEND_WIDTH: f64 = 210.0;
-/// Opacity of the minimum; a colourless cell would look unmeasured.
-const OPACITY: (f64, f64) = (0.1, 0.95);
-/// The opacity from which text in the background colour is more readable than in the foreground colour.
-const DARK_FROM: f64 = 0.5;
+/// Opacity of the middle, which would look unmeasured without colour, and of the extremes, on which text stays readable.
+const OPACITY: (f64, f64) = (0.08, 0.4);
 
 /// A matrix of values.
 struct Matrix<'a> {
@@ -40,10 +39,11 @@ pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
     let stamp = stamp::prefix(stamp);
     let mut picture = Svg {
         title: format!("{stamp}Measured map"),
-        description: "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; \
-         orange is slower and blue is faster than the middle of a matrix, and the cell shows the number. Below them latency by working-set size on \
-         logarithmic axes with labelled caches, and latency by the load of other cores."
-            .into(),
+        description:
+            "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; orange is \
+         slower and blue is faster than the middle of a matrix, and the cell shows the number. Below them latency by \
+         working-set size on logarithmic axes with labelled caches, and latency by the load of other cores."
+                .into(),
         width: pixels(WIDTH),
         ..Svg::default()
     };
@@ -154,10 +154,9 @@ impl Svg {
                 let x = left + width * column as f64;
                 let words = format!("{name} to {}", matrix.columns[column]);
                 let heat = value.map(|value| heat(value.median, (low, high), matrix.better));
-                if let (Some(value), Some(heat), true) = (value, heat, numbered) {
-                    let class = if heat.abs() >= DARK_FROM { "c d" } else { "c" };
+                if let (Some(value), true) = (value, numbered) {
                     let (x, y) = (x + width / 2.0, y + row_height / 2.0 + 4.0);
-                    self.label(class, x, y, &significant(value.median));
+                    self.label("c", x, y, &significant(value.median));
                 }
                 self.cell(x, y, (width, row_height), heat, caption(&words, *value));
             }
