@@ -1,9 +1,10 @@
 //! Real servers with real commands: every readiness condition, every failure, and no process left behind.
 
+use std::fs::File;
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use model::values::id_set::CpuId;
 use model::values::placement::{MemoryPolicy, Placement};
@@ -318,6 +319,22 @@ fn stubborn_daemon_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let (daemon, pid) = daemon(&directory, "trap '' TERM", 0);
     let daemon = ServerCommand { stop_timeout: Nanos(100_000_000), ..daemon };
+    let ((), finished) = with(&daemon, |_| ()).unwrap();
+    assert_eq!(finished.exit, Exit::Stopped);
+    assert!(is_process_gone(&pid), "the daemon still runs");
+}
+
+/// As on a machine without cgroup version 2.
+#[test]
+fn daemon_without_a_cgroup_is_an_adopted_orphan() {
+    if !has("setsid") {
+        return;
+    }
+    let _sessions = sessions();
+    let directory = tempfile::tempdir().unwrap();
+    let (mut daemon, pid) = daemon(&directory, ":", 0);
+    // A cgroup with a DRAM limit replaces the one that follows descendants; this file is none.
+    daemon.launch.entrance = Some(Arc::new(File::options().write(true).open("/dev/null").unwrap()));
     let ((), finished) = with(&daemon, |_| ()).unwrap();
     assert_eq!(finished.exit, Exit::Stopped);
     assert!(is_process_gone(&pid), "the daemon still runs");
