@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
-use model::values::comparison::{ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange, Replication};
+use model::values::comparison::{
+    ClaimCounts, ComparedValue, Comparison, ComparisonRow, Difference, GeomeanChange, Replication,
+};
 use model::values::units::thread_count;
 use model::values::workload::Better;
 
@@ -44,6 +46,7 @@ pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
     if comparison.stamp.smoke {
         return Vec::new();
     }
+    let claims = comparison.claims();
     // The mean of one test adds no information.
     let overall = comparison
         .geomean
@@ -54,9 +57,12 @@ pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
         comparison.compared().filter_map(move |column| {
             let baseline = comparison.baseline_of(column)?;
             let value = row.values.get(column)?;
-            let rank =
-                if is_corrected_away(comparison, value) { ClaimRank::NotRemaining } else { ClaimRank::Remaining };
-            Some((rank, value.change_percent.unwrap_or(0.0), single(comparison, row, (column, baseline), value)))
+            let rank = if is_corrected_away(&claims, value) { ClaimRank::NotRemaining } else { ClaimRank::Remaining };
+            Some((
+                rank,
+                value.change_percent.unwrap_or(0.0),
+                single(comparison, row, (column, baseline), value, &claims),
+            ))
         })
     });
     let ranked = overall.chain(single).map(|(rank, percent, claim)| {
@@ -76,7 +82,7 @@ pub fn sentences(comparison: &Comparison) -> Vec<ClaimText> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ClaimRank {
     Overall,
-    /// It remains after the correction for the number of claims.
+    /// It is still significant after Holm's correction.
     Remaining,
     NotRemaining,
     NoClaim,
@@ -136,6 +142,7 @@ fn single(
     row: &ComparisonRow,
     (other, baseline): (&str, &str),
     value: &ComparedValue,
+    claims: &ClaimCounts,
 ) -> ClaimText {
     let (name, baseline) = (column(comparison, other), column(comparison, baseline));
     let test = clean(&row.test);
@@ -155,7 +162,7 @@ fn single(
             better: None,
         },
         Some(difference) => ClaimText {
-            text: format!("{claim} for {test}, {}{remarks}{}", how(unsigned), correction(comparison, value)),
+            text: format!("{claim} for {test}, {}{remarks}{}", how(unsigned), correction(claims, value)),
             better: Some((difference == Difference::Higher) == higher_is_better),
         },
         None if value.replication == Some(Replication::Trials) => {
@@ -171,15 +178,14 @@ pub(crate) fn remarked(remarks: &[String]) -> String {
 }
 
 /// A remark on a claim that may be one of those that chance makes in a table of many rows.
-fn correction(comparison: &Comparison, value: &ComparedValue) -> String {
-    if !is_corrected_away(comparison, value) {
+fn correction(claims: &ClaimCounts, value: &ComparedValue) -> String {
+    if !is_corrected_away(claims, value) {
         return String::new();
     }
-    format!(", which does not remain after Holm's correction for {} differences", comparison.claims().judged)
+    format!(", which does not remain after Holm's correction for {} differences", claims.judged)
 }
 
-fn is_corrected_away(comparison: &Comparison, value: &ComparedValue) -> bool {
-    let claims = comparison.claims();
+fn is_corrected_away(claims: &ClaimCounts, value: &ComparedValue) -> bool {
     claims.judged >= JUDGED_MIN && !value.p_value.is_some_and(|p_value| claims.remains(p_value))
 }
 

@@ -105,8 +105,8 @@ pub enum ServerError {
 
 /// Starts a server, waits until it is ready, calls `meanwhile`, and stops the server: its process group gets SIGTERM,
 /// and SIGKILL when the server has ended or after its `stop_timeout`. If its first process ends with status 0 and leaves
-/// others in the background, as daemons do, these are the server. The flag passed to `meanwhile` is set when the server has ended,
-/// so that the command can be aborted. Returns the result of `meanwhile` and the evidence of the server.
+/// others in the background, as daemons do, these are the server. The flag passed to `meanwhile` is set when the server has
+/// ended, so that the command can be aborted. Returns the result of `meanwhile` and the evidence of the server.
 ///
 /// # Errors
 /// See [`ServerError`]; no process is left running then either. `meanwhile` may have been called.
