@@ -106,7 +106,8 @@ fn provisional(answer: &PlaceResult, winner: &str) -> String {
     let predicted = answer.outlook.as_ref().map(|outlook| outlook.winner).filter(|_| !baseline);
     let predicted = predicted
         .map_or(String::new(), |range| format!(": predicted {} against the kernel's choice", predicted_range(&range)));
-    format!("Provisional: {winner} is the model's favourite{predicted}; the budget did not allow any fresh pairs")
+    let is = if answer.outlook.is_some() { "is the model's favourite" } else { "leads the race" };
+    format!("Provisional: {winner} {is}{predicted}; the budget did not allow any fresh pairs")
 }
 
 /// The baseline in sentences: `the kernel's choice`, or the winner of a search whose files are raced.

@@ -73,6 +73,31 @@ fn budget_without_pairs_gives_a_provisional_answer() {
     assert!(answer.lines.is_none(), "a prediction is not applied");
 }
 
+/// `--max-trials 8` ended as provisional after 5 trials, although the only other candidate took twice the time.
+#[test]
+fn race_of_two_uses_the_trials_that_are_too_few_for_pairs() {
+    let mut request = request();
+    request.space.only = vec!["compact".into()];
+    let twice = |block: &NextBlock, cell: usize, _: u32| {
+        (TrialStatus::Completed, Grade::Valid, [1.0, 2.0][cell] * noise(block, cell))
+    };
+    for trials in 7..=20 {
+        request.rules.max_trials = Some(trials);
+        let plan = plan(&request);
+        let (state, all) = raced(&plan, &twice);
+        assert!((trials - 1..=trials).contains(&all.len()), "{trials}: {} trials", all.len());
+        assert_eq!(of_role(&all, Role::Confirm) > 0, trials > 10, "{trials}");
+        assert_eq!(result(&plan, &state).claim, Claim::KernelIsBest, "{trials}");
+        assert!(all.len() > earlier_version(plan, &twice) || trials > 10, "{trials}");
+    }
+}
+
+/// Number of trials of a plan that version 2 of the search made.
+fn earlier_version(mut plan: Plan, script: Script<'_>) -> usize {
+    plan.race.as_mut().and_then(|race| race.search.as_mut()).expect("a search").version = 2;
+    raced(&plan, script).1.len()
+}
+
 #[test]
 fn one_trial_allows_a_guess() {
     let mut request = request_of(600);

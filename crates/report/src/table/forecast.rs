@@ -11,7 +11,11 @@ use crate::style::{TextStyle, clean};
 pub fn forecast(forecast: &BudgetForecast) -> Vec<String> {
     let (trial, budget) = (time(forecast.trial_seconds), time(forecast.budget_seconds));
     let trials = forecast.trials;
-    let fits = format!("a trial takes about {trial}: about {trials} trials fit into {budget}");
+    let fits = if forecast.by_max_trials {
+        format!("a trial takes about {trial}: --max-trials allows {trials} trials")
+    } else {
+        format!("a trial takes about {trial}: about {trials} trials fit into {budget}")
+    };
     let firm = format!("a firm answer takes about {} trials, {}", forecast.firm_trials, time(forecast.firm_seconds));
     let expected = match forecast.within_percent {
         _ if forecast.is_firm() => return vec![format!("{fits}, enough for a firm answer")],
@@ -47,9 +51,11 @@ pub fn dry_run(plan: &Plan, forecasts: &[BudgetForecast], style: &TextStyle) -> 
             [time(one.trial_seconds), one.trials.to_string(), one.pairs.to_string(), within, time(one.firm_seconds)];
         grid.rows.push(cells.iter().map(|text| GridCell::plain(text)).collect());
     }
+    let most = plan.race.as_ref().and_then(|race| race.rules.max_trials);
+    let most = most.map_or(String::new(), |most| format!(" and at most {most} trials"));
     let budget = time(plan.repeat.budget.seconds());
     format!(
-        "{count} candidates stand for {} placements.\nOne discarded trial of {}, then {blocks}, then fresh pairs of the winner and kernel.\nNothing was run. With a budget of {budget}:\n\n{}",
+        "{count} candidates stand for {} placements.\nOne discarded trial of {}, then {blocks}, then fresh pairs of the winner and kernel.\nNothing was run. With a budget of {budget}{most}:\n\n{}",
         clean(raw),
         clean(kernel),
         grid.terminal(style)

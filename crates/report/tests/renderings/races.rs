@@ -318,6 +318,7 @@ fn forecast_names_trials_expectation_and_firm_answer() {
             within_percent: Some(4.0),
             firm_trials: 560,
             firm_seconds: 5712.0,
+            by_max_trials: false,
         };
         change(&mut forecast);
         table::forecast(&forecast).join("\n")
@@ -327,6 +328,7 @@ fn forecast_names_trials_expectation_and_firm_answer() {
         with(&|forecast| (forecast.trials, forecast.within_percent, forecast.pairs) = (12, None, 3)),
         with(&|forecast| (forecast.trials, forecast.within_percent, forecast.pairs) = (4, None, 0)),
         with(&|forecast| forecast.trials = 600),
+        with(&|forecast| (forecast.trials, forecast.within_percent, forecast.by_max_trials) = (8, None, true)),
     ];
     assert_snapshot!("place_forecast", texts.join("\n----\n"));
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::RaceState;
 use super::gain::Gain;
-use crate::stats::racing::{ConfirmResult, Confirmation, Race, State};
+use crate::stats::racing::{ConfirmResult, Confirmation, Race, RankClaim, State};
 use crate::values::record::EndReason;
 
 /// A search is undecided if its pairs and its trials together do not exclude a gain of this size, in percent.
@@ -81,11 +81,20 @@ fn of_search(state: &RaceState<'_>, confirmed: Option<Confirmation>) -> Claim {
         return match (state.leader(), state.challenger()) {
             // There is no other candidate.
             (Some(0), None) => Claim::KernelIsBest,
+            (Some(0), Some(_)) if all_others_are_worse(state) => Claim::KernelIsBest,
             (_, Some(_)) => Claim::Provisional,
             _ => Claim::Inconclusive,
         };
     };
     Claim::of_pairs(&confirmed, &Gain::of(state, &confirmed))
+}
+
+/// Whether the race shows that every candidate except its leader is worse. Its intervals are simultaneous, and the baseline
+/// was not chosen by its values, so this needs no fresh pairs.
+fn all_others_are_worse(state: &RaceState<'_>) -> bool {
+    let standings = state.standings();
+    let is_worse = |word: &RankClaim| matches!(word, RankClaim::Worse { .. } | RankClaim::TooSlow { .. });
+    !standings.is_empty() && standings.iter().all(|one| one.word == RankClaim::Leads || is_worse(&one.word))
 }
 
 /// The claim of a race of all candidates, without a search.

@@ -28,6 +28,8 @@ pub struct BudgetForecast {
     /// Number of trials and time of a firm answer: no other candidate is likely to be better by more than 1 %.
     pub firm_trials: u64,
     pub firm_seconds: f64,
+    /// Whether the maximum number of trials, not the time, limits them.
+    pub by_max_trials: bool,
 }
 
 impl BudgetForecast {
@@ -39,7 +41,8 @@ impl BudgetForecast {
 
     pub(super) fn new(plan: &Plan, spending: &Spending, trial_time: Nanos) -> Self {
         let candidates = plan.cells.len();
-        let trials = spending.affordable(trial_time) + u64::from(spending.trials);
+        let (affordable, by_max_trials) = (spending.affordable(trial_time), spending.is_limited_by_trials(trial_time));
+        let trials = affordable + u64::from(spending.trials);
         let firm_trials = firm_trials(candidates) as u64;
         Self {
             candidates,
@@ -50,6 +53,7 @@ impl BudgetForecast {
             within_percent: within_percent(trials, candidates),
             firm_trials,
             firm_seconds: firm_trials as f64 * trial_time.seconds(),
+            by_max_trials,
         }
     }
 

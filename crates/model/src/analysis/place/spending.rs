@@ -104,8 +104,16 @@ impl Spending {
 
     /// Returns the number of trials of this price that the rest of the budget pays for.
     pub fn affordable(&self, price: Nanos) -> u64 {
-        let by_time = self.left().0 / price.0.max(1);
-        by_time.min(self.trials_left())
+        self.in_time(price).min(self.trials_left())
+    }
+
+    /// Whether fewer trials are allowed than fit into the time.
+    pub fn is_limited_by_trials(&self, price: Nanos) -> bool {
+        self.trials_left() < self.in_time(price)
+    }
+
+    fn in_time(&self, price: Nanos) -> u64 {
+        self.left().0 / price.0.max(1)
     }
 
     fn trials_left(&self) -> u64 {

@@ -16,7 +16,7 @@ use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
 use crate::stats::racing::{BlockResult, ConfirmPlan, Confirmation, End, Race, RankedCandidate, State};
 use crate::stats::racing::{confirm_moderated, extend_plan, planned};
-use crate::stats::search::{Outlook, RACE_AFTER};
+use crate::stats::search::{Outlook, RACE_AFTER, Rules};
 use crate::stats::statistics::{CONFIDENCE, median_estimate};
 use crate::values::plan::{KILLED_FROM, NextBlock, Plan, RacePlan, RaceRules};
 use crate::values::record::{EndReason, TrialRecord};
@@ -89,7 +89,7 @@ impl<'a> RaceState<'a> {
         let race_plan = plan.race.as_ref()?;
         let metric = plan.workloads.first()?.metrics.first()?;
         let guess = plan.workloads[0].guess(&plan.cells.first()?.parameters);
-        let race = race_plan.search.is_none().then(|| whole(race_plan, metric.better));
+        let race = race_plan.search.is_none().then(|| whole(race_plan, race_plan.rules.clone(), metric.better));
         Some(Self {
             plan,
             race_plan,
@@ -218,7 +218,8 @@ impl<'a> RaceState<'a> {
                 self.continue_search();
             }
             _ => {
-                let mut race = whole(self.race_plan, self.metric.better);
+                let discarded = if self.uses_all_trials() { self.spending.trials } else { 0 };
+                let mut race = whole(self.race_plan, self.rules_after(discarded), self.metric.better);
                 self.phase = Phase::Racing;
                 if self.block_time(&race) + self.spending.spent.seconds() > self.budget() {
                     race.end(End::Budget);
@@ -227,6 +228,17 @@ impl<'a> RaceState<'a> {
                 self.settle();
             }
         }
+    }
+
+    /// Returns the rules of a race after this number of trials.
+    fn rules_after(&self, trials: u32) -> RaceRules {
+        let rules = self.race_plan.rules.clone();
+        RaceRules { max_trials: rules.max_trials.map(|most| most.saturating_sub(trials as usize)), ..rules }
+    }
+
+    /// Whether all trials of the budget are used; plans of earlier versions left those that are too few for pairs.
+    fn uses_all_trials(&self) -> bool {
+        self.race_plan.search.as_ref().is_some_and(|search| Rules::of_version(search.version).uses_all_trials)
     }
 
     fn division(&self) -> Division {
@@ -257,10 +269,7 @@ impl<'a> RaceState<'a> {
     /// Begins the race of the candidates that the search has left, with this number of trials.
     fn begin_race(&mut self, trials: u64) {
         let Some(search) = &self.search else { return };
-        let rules = RaceRules {
-            max_trials: self.race_plan.rules.max_trials.map(|most| most.saturating_sub(self.spending.trials as usize)),
-            ..self.race_plan.rules.clone()
-        };
+        let rules = self.rules_after(self.spending.trials);
         let most = Race::candidates_for(usize::try_from(trials).unwrap_or(usize::MAX)).max(SURVIVORS);
         let cells = search.survivors(most);
         self.race = Some(Race::among(rules, self.metric.better, self.plan.cells.len(), cells));
@@ -326,11 +335,30 @@ impl<'a> RaceState<'a> {
             (None, None) => return,
         };
         let planned = self.affordable(planned);
-        self.phase = if u64::from(planned.pairs) < PAIRS_MIN {
-            Phase::Over(self.ending())
-        } else {
-            Phase::Confirming { planned, done: 0, from: 0 }
-        };
+        let is_too_small = u64::from(planned.pairs) < PAIRS_MIN;
+        if is_too_small && self.continue_race() {
+            return;
+        }
+        self.phase =
+            if is_too_small { Phase::Over(self.ending()) } else { Phase::Confirming { planned, done: 0, from: 0 } };
+    }
+
+    /// Continues the race with the trials that are too few for fresh pairs; returns whether any block is left.
+    fn continue_race(&mut self) -> bool {
+        if !self.uses_all_trials() {
+            return false;
+        }
+        let Some(mut race) = self.race.take() else { return false };
+        race.use_reserve();
+        if self.is_spent(&race) {
+            race.end(End::Budget);
+        }
+        let continues = race.state() == State::Racing;
+        if continues {
+            self.phase = Phase::Racing;
+        }
+        self.race = Some(race);
+        continues
     }
 
     fn ending(&self) -> EndReason {
@@ -563,9 +591,9 @@ impl<'a> RaceState<'a> {
 }
 
 /// Returns the race of all candidates, in one or two stages.
-fn whole(plan: &RacePlan, better: Better) -> Race {
+fn whole(plan: &RacePlan, rules: RaceRules, better: Better) -> Race {
     let stages = &plan.stages;
-    Race::new(plan.rules.clone(), better, &stages.first, |guide| stages.second(guide))
+    Race::new(rules, better, &stages.first, |guide| stages.second(guide))
 }
 
 /// Returns the candidate to compare with the baseline: the leader or, if the baseline leads, the best other one that

@@ -27,8 +27,11 @@ impl Race {
     }
 
     /// Returns the part of a budget to reserve for confirmation, in the budget's unit (trials, seconds), if a trial
-    /// costs `per_trial`: 15 %, at least 20 pairs, but at most half.
+    /// costs `per_trial`: 15 %, at least 20 pairs, but at most half. Nothing after [`Self::use_reserve`].
     pub fn reserve(&self, budget: f64, per_trial: f64) -> f64 {
+        if self.uses_reserve {
+            return 0.0;
+        }
         let pairs = RESERVED_PAIRS * 2.0 * per_trial;
         (RESERVED_SHARE * budget).max(pairs).min(RESERVED_SHARE_MAX * budget)
     }

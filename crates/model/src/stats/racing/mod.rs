@@ -158,6 +158,8 @@ pub struct Race {
     active: Vec<usize>,
     state: State,
     trials: usize,
+    /// Whether nothing is reserved for confirmation.
+    uses_reserve: bool,
 }
 
 impl Race {
@@ -195,6 +197,7 @@ impl Race {
             active: Vec::new(),
             state: State::Racing,
             trials: 0,
+            uses_reserve: false,
         };
         race.enter(field);
         race.end_without_rivals();
@@ -247,6 +250,15 @@ impl Race {
     /// Ends the race from outside, unresolved; the leader is kept.
     pub fn end(&mut self, reason: End) {
         self.state.end(reason);
+    }
+
+    /// Continues a race that has ended before its reserve, because the reserve is too small for a confirmation.
+    pub fn use_reserve(&mut self) {
+        if self.state == State::OutOfBudget && !self.uses_reserve {
+            self.uses_reserve = true;
+            self.state = State::Racing;
+            self.check_budget();
+        }
     }
 
     /// Returns the best candidate so far; `None` before the first value.

@@ -30,6 +30,7 @@ pub use features::{
 pub use outlook::{Missed, Outlook, Prediction, SearchClaim, SearchStanding};
 pub use programs::log_times;
 pub use random::Random;
+pub use rules::Rules;
 pub use transfer::{MeasuredCandidate, Measurements, Transfer, transfer};
 
 use crate::stats::racing::missing::{AttemptCount, DropReason};

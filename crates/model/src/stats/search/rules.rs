@@ -3,19 +3,23 @@
 
 /// The decisions of a version.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rules {
+pub struct Rules {
     /// Whether a candidate is dropped after its first trial and the repetition failed.
     pub drops_after_first_failure: bool,
     /// Added to the logarithms of the prior probabilities of the hypotheses without simulated programs. A larger value finds
     /// more of the programs that fit no model, and fewer of the others.
     pub unstructured_bonus: f64,
+    /// Whether a race uses the trials that are too few for fresh pairs, and counts the discarded trial as one of
+    /// `--max-trials`.
+    pub uses_all_trials: bool,
 }
 
 impl Rules {
     pub fn of_version(version: u32) -> Self {
         match version {
-            0 | 1 => Self { drops_after_first_failure: false, unstructured_bonus: 0.0 },
-            _ => Self { drops_after_first_failure: true, unstructured_bonus: 1.5 },
+            0 | 1 => Self { drops_after_first_failure: false, unstructured_bonus: 0.0, uses_all_trials: false },
+            2 => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, uses_all_trials: false },
+            _ => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, uses_all_trials: true },
         }
     }
 }
