@@ -522,6 +522,7 @@ fn word(one: &RankingRow) -> (String, Tone) {
         RankClaim::NotProven(reason) => (format!("not verified: {}", clean(reason)), Tone::Bad),
         RankClaim::Failed(reason) => (format!("failed: {}", clean(reason)), Tone::Bad),
         RankClaim::Searched => ("run in the search".into(), Tone::Plain),
+        RankClaim::Paired => ("run in fresh pairs".into(), Tone::Plain),
         RankClaim::NotRaced if one.predicted.is_some() => ("predicted, not run".into(), Tone::Quiet),
         RankClaim::NotRaced => ("not raced".into(), Tone::Quiet),
     }

@@ -99,6 +99,30 @@ fn earlier_version(mut plan: Plan, script: Script<'_>) -> usize {
 }
 
 #[test]
+fn candidate_of_the_pairs_has_its_measured_value() {
+    let mut request = request_of(600);
+    request.rules.max_trials = Some(8);
+    let plan = plan(&request);
+    let (state, all) = raced(&plan, &scaling(&plan));
+    assert_eq!((of_role(&all, Role::Measured), of_role(&all, Role::Confirm)), (0, 6));
+    let answer = result(&plan, &state);
+    assert!(answer.winner.is_some(), "{:?}", answer.claim);
+    let ran: BTreeMap<usize, _> = answer
+        .standings
+        .iter()
+        .filter(|row| row.word == RankClaim::Paired)
+        .map(|row| (row.cell, row.measured))
+        .collect();
+    let challenger = state.challenger().expect("pairs");
+    assert_eq!(ran.keys().copied().collect::<Vec<_>>(), [0, challenger]);
+    let values = answer.versus_kernel.and_then(|versus| versus.values).expect("three pairs");
+    for (cell, value) in [(challenger, values.leader), (0, values.baseline)] {
+        let median = ran[&cell].expect("three values").median;
+        assert!((median / value - 1.0).abs() < 0.03, "{median}, {value}");
+    }
+}
+
+#[test]
 fn one_trial_allows_a_guess() {
     let mut request = request_of(600);
     request.rules.max_trials = Some(1);

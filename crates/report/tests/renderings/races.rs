@@ -215,7 +215,7 @@ fn races_of_files_are_rendered() {
 fn searched() -> PlaceResult {
     let range = |mean: f64| PercentRange { low: mean - 2.0, mean, high: mean + 2.5 };
     let row = |cell: usize, placed: PlacementText, mean: f64, word: RankClaim| {
-        let ran = word != RankClaim::NotRaced;
+        let ran = !matches!(word, RankClaim::NotRaced | RankClaim::Paired);
         RankingRow {
             blocks: u32::from(ran) * 4,
             effect: None,
@@ -230,6 +230,7 @@ fn searched() -> PlaceResult {
         row(3, placed("compact, 3 threads", "0-2", 3), -12.0, RankClaim::Leads),
         row(1, placed("spread, 3 threads", "0,3,6", 3), -9.0, RankClaim::Searched),
         row(0, placed("kernel, 12 threads", "", 12), 0.0, RankClaim::Searched),
+        row(2, placed("one-core, 2 threads", "0-1", 2), 2.0, RankClaim::Paired),
     ];
     let others = (4..16).map(|cell| {
         row(cell, placed(&format!("-C {cell}, 1 thread"), &cell.to_string(), 1), cell as f64, RankClaim::NotRaced)

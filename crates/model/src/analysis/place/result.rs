@@ -120,7 +120,7 @@ pub struct RankingRow {
     pub cell: usize,
     /// Number of blocks in which it has a value.
     pub blocks: u32,
-    /// The metric in the search and the race; `None` without a value.
+    /// The metric in the search and the race, or else in the fresh pairs; `None` without a value.
     pub measured: Option<MeasuredValue>,
     /// Conclusion from the comparison with the leader.
     #[serde(rename = "word")]
@@ -151,8 +151,7 @@ impl PlaceResult {
             claim if claim.keeps_baseline() => Some(0),
             Claim::Better | Claim::Likely => state.challenger(),
             // Before the first value, the model has a favourite too.
-            Claim::Provisional => state.leader().or(state.challenger()),
-            _ => state.leader(),
+            _ => state.leader().or(state.challenger()),
         };
         let placement = |cell: usize| &record.plan.cells[cell].placement;
         let expected = state.search().map(|search| (search, search.outlook()));
@@ -161,7 +160,7 @@ impl PlaceResult {
         if let Some((search, expected)) = &expected {
             standings = with_search(state, search, expected, standings);
         }
-        standings.iter_mut().for_each(|one| one.measured = state.measured(one.cell));
+        standings.iter_mut().for_each(|one| one.measure(state));
         // The table shows what decided the search; the statements about the answer use all trials.
         let after = winner.and_then(|winner| state.outlook_after_pairs(winner));
         let expected = after.or(expected.map(|(_, expected)| expected));
@@ -231,6 +230,14 @@ impl RankingRow {
             effect: one.effect,
             against_kernel: one.against_kernel,
             ..Self::searched(placed, one.candidate, one.blocks, one.word)
+        }
+    }
+
+    /// Adds the measured value.
+    fn measure(&mut self, state: &RaceState<'_>) {
+        self.measured = state.measured(self.cell);
+        if self.word == RankClaim::NotRaced && self.measured.is_some() {
+            self.word = RankClaim::Paired;
         }
     }
 

@@ -456,12 +456,23 @@ impl<'a> RaceState<'a> {
         Some(self.search.as_ref()?.outlook_after(challenger, &self.pairs, winner))
     }
 
-    /// Returns the median of a candidate in the search and the race, in the unit of the metric; `None` without a value.
+    /// Returns the median of a candidate in the search and the race, or else in the fresh pairs, in the unit of the metric;
+    /// `None` without a value.
     pub(super) fn measured(&self, cell: usize) -> Option<MeasuredValue> {
-        let values = self.values.get(&cell)?;
-        let estimate = median_estimate(values, CONFIDENCE)?;
+        let values = self.values.get(&cell).cloned().or_else(|| self.paired_values(cell))?;
+        let estimate = median_estimate(&values, CONFIDENCE)?;
         let (ci_low, ci_high) = estimate.interval.map(|interval| (interval.low, interval.high)).unzip();
         Some(MeasuredValue { median: estimate.value, ci_low, ci_high, trials: values.len() })
+    }
+
+    /// Returns the values of a candidate in the fresh pairs; `None` if it is not in them.
+    fn paired_values(&self, cell: usize) -> Option<Vec<f64>> {
+        let value: fn(&(f64, f64)) -> f64 = match cell {
+            0 => |pair| pair.1,
+            cell if self.challenger == Some(cell) => |pair| pair.0,
+            _ => return None,
+        };
+        Some(self.pairs.iter().map(value).collect())
     }
 
     /// Returns the state of the race, or else of the search.

@@ -73,6 +73,8 @@ pub enum RankClaim {
     NotRaced,
     /// It was run in the search, which makes no conclusion about single candidates.
     Searched,
+    /// It was run only in the fresh pairs.
+    Paired,
 }
 
 /// A difference between two candidates on the logarithmic scale; larger is worse.
@@ -241,7 +243,7 @@ fn rank(word: &RankClaim) -> usize {
         RankClaim::TooSlow { .. } => 3,
         RankClaim::NotProven(_) => 4,
         RankClaim::Failed(_) => 5,
-        RankClaim::Searched => 6,
+        RankClaim::Searched | RankClaim::Paired => 6,
         RankClaim::NotRaced => 7,
     }
 }
