@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use model::hint::Hinted;
 use model::values::record::RunId;
+use model::values::shell::quote_argv;
 use model::values::trial::TrialId;
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
@@ -95,8 +96,13 @@ pub enum StoreError {
     #[error("{} does not exist, and this user may not create it: {cause}", describe(path))]
     NotMade { path: PathBuf, cause: String },
     /// The file has no run of this name, or no run at all.
-    #[error("{}", no_such_run(path, name))]
-    NoSuchRun { path: PathBuf, name: String },
+    #[error("{}", no_such_run(path, name, tables))]
+    NoSuchRun {
+        path: PathBuf,
+        name: String,
+        /// The imported tables of a file without runs.
+        tables: Vec<String>,
+    },
     /// Several run ids begin with this name.
     #[error("several runs match '{name}': {}", ids(runs))]
     AmbiguousRun { name: String, runs: Vec<RunId> },
@@ -172,6 +178,12 @@ impl Hinted for StoreError {
                 "results stored before are kept; free disk space, then rerun the same command to resume"
             }
             Self::ReadOnly { .. } => "name a file in a writable directory with --store",
+            Self::NoSuchRun { tables, .. } if let Some(newest) = tables.last() => {
+                let newest = quote_argv(&[newest]);
+                return Some(format!(
+                    "to compare the columns of a table: nearfar compare --by column --table {newest} [--index unixbench]"
+                ));
+            }
             Self::NoSuchRun { name, .. } if name == LATEST => "'nearfar run quick' creates one",
             Self::NoSuchRun { .. } => "'nearfar show --runs' lists the runs; 'latest' is the newest",
             Self::AmbiguousRun { .. } => "type more characters of the id",
@@ -206,8 +218,11 @@ fn holders(by: &[String]) -> String {
     if by.is_empty() { "another program".into() } else { by.join(" and ") }
 }
 
-fn no_such_run(path: &Path, name: &str) -> String {
+fn no_such_run(path: &Path, name: &str, tables: &[String]) -> String {
     match name {
+        LATEST if !tables.is_empty() => {
+            format!("{} has no runs yet, only imported tables: {}", describe(path), tables.join(", "))
+        }
         LATEST => format!("{} has no runs yet", describe(path)),
         _ => format!("{} has no run '{name}'", describe(path)),
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LATEST, StoreErrorKind};
 use crate::sql::{Connection, Row};
 use crate::sql_value::Value;
-use crate::{Store, StoreError, checksum, run_list};
+use crate::{Store, StoreError, checksum, run_list, table};
 
 /// Maximum number of candidates that [`StoreError::AmbiguousRun`] lists.
 const CANDIDATES_MAX: u32 = 5;
@@ -77,7 +77,10 @@ impl Store {
         self.read(|connection| {
             let candidates = candidates(connection, name)?;
             match &candidates[..] {
-                [] => Err(StoreError::NoSuchRun { path, name: name.into() }.into()),
+                [] => {
+                    let tables = if name == LATEST { table::names(connection)? } else { Vec::new() };
+                    Err(StoreError::NoSuchRun { path, name: name.into(), tables }.into())
+                }
                 [only] => find(connection, only)?.ok_or_else(damaged_index),
                 several => Err(StoreError::AmbiguousRun { name: name.into(), runs: several.to_vec() }.into()),
             }
@@ -171,7 +174,7 @@ pub(crate) fn number(connection: &Connection, run: &RunId) -> Result<Option<i64>
 
 /// The row number of a run. Fails if the run is not stored.
 pub(crate) fn find_id(connection: &Connection, path: &Path, run: &RunId) -> Result<i64, StoreErrorKind> {
-    let no_such = || StoreError::NoSuchRun { path: path.into(), name: run.0.clone() };
+    let no_such = || StoreError::NoSuchRun { path: path.into(), name: run.0.clone(), tables: Vec::new() };
     number(connection, run)?.ok_or_else(|| no_such().into())
 }
 

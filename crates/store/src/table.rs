@@ -65,6 +65,6 @@ fn load(connection: &Connection, name: &str) -> Result<Option<ImportedTable>, St
     Ok(Some(ImportedTable { name: name.into(), columns, rows, notes }))
 }
 
-fn names(connection: &Connection) -> Result<Vec<String>, StoreErrorKind> {
+pub(crate) fn names(connection: &Connection) -> Result<Vec<String>, StoreErrorKind> {
     connection.all("SELECT name FROM imported ORDER BY number", &[], |row| row.get(0))
 }

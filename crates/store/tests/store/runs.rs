@@ -45,6 +45,21 @@ fn run_is_found_by_id_prefix_and_latest() {
 }
 
 #[test]
+fn file_with_tables_only_names_the_comparison_of_columns() {
+    let (_directory, mut store) = store();
+    for name in ["first", "two words"] {
+        let file = format!("{name}.csv");
+        let table = store::import::table_from_csv("test,metric,unit,better,a\nt,m,u,lower,1\n", file.as_ref()).unwrap();
+        store.add_table(&table).unwrap();
+    }
+    let error = store.run("latest").unwrap_err().text_with_hint();
+    assert!(error.contains("has no runs yet, only imported tables: first, two words\n"), "{error}");
+    assert!(error.contains(": nearfar compare --by column --table 'two words' [--index unixbench]"), "{error}");
+    let error = store.run("ab").unwrap_err().text_with_hint();
+    assert!(error.contains("has no run 'ab'\nhint: 'nearfar show --runs'"), "{error}");
+}
+
+#[test]
 fn runs_are_listed_in_order_of_insertion() {
     let (_directory, mut store) = store();
     assert_eq!(store.runs().unwrap(), []);
