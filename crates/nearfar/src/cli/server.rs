@@ -11,7 +11,7 @@ pub struct ServerArgs {
     /// Treat CMD as the server, and run this load
     #[arg(long, alias = "with", value_name = "CMD", conflicts_with = "server")]
     pub load: Option<String>,
-    /// Server readiness: port:N, file:PATH, line:REGEX or 'command:CMD' [default: started]
+    /// Server readiness: started, port:N, file:PATH, line:REGEX or 'command:CMD' [default: started]
     #[arg(long, value_name = "CONDITION")]
     pub ready: Option<String>,
     /// Time limit of the server until it is ready [default: 30s, or the budget of time if shorter]

@@ -97,11 +97,11 @@ fn all_parameters() -> Vec<model::values::workload::ParameterSpec> {
         switch("shell", "whether a command that is not a JSON list is a line for sh -c"),
         switch("ignore-failure", "whether any exit status is accepted; a signal still fails the trial"),
         switch("openmp", "whether OMP_NUM_THREADS is set to the threads of the placement"),
-        text("server", "second command, as argv: started before the runs and stopped after them, on the CPUs for it"),
+        text("server", "server, as argv: started before the runs and stopped after them, on its own CPUs"),
         text(
             "ready",
             "readiness check of the server: port:N, file:PATH, line:REGEX or command:CMD, which must end with status 0; \
-             empty for none",
+             started or empty for none",
         ),
         time("ready-timeout", "time limit of the server until it is ready", READY_TIMEOUT_TEXT),
         Parameter {
@@ -226,6 +226,7 @@ fn ready(parameters: &Parameters) -> Result<Readiness, String> {
 pub fn readiness(text: &str) -> Result<Readiness, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("ready '{text}': {why}");
     match text.split_once(':') {
+        None if text == "started" => Ok(Readiness::Started),
         Some(("port", number)) => match number.parse() {
             Ok(port) if port != 0 => Ok(Readiness::Port(port)),
             _ => Err(wrong(&"a port is a number from 1 to 65535")),
@@ -238,7 +239,7 @@ pub fn readiness(text: &str) -> Result<Readiness, String> {
             Some(words) if !words.is_empty() => Ok(Readiness::Command(words)),
             _ => Err(wrong(&"the command is empty or has an unclosed quote")),
         },
-        _ => Err(wrong(&"it is port:N, file:PATH, line:REGEX or command:CMD")),
+        _ => Err(wrong(&"it is started, port:N, file:PATH, line:REGEX or command:CMD")),
     }
 }
 

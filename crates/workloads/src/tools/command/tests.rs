@@ -69,8 +69,8 @@ fn invalid_parameters_return_errors_before_the_run() {
         ("ready", "port:80", "without a server"),
         ("ready", "port:0", "from 1 to 65535"),
         ("ready", "port:http", "from 1 to 65535"),
-        ("ready", "file:", "port:N, file:PATH, line:REGEX or command:CMD"),
-        ("ready", "8080", "port:N, file:PATH, line:REGEX or command:CMD"),
+        ("ready", "file:", "started, port:N, file:PATH, line:REGEX or command:CMD"),
+        ("ready", "8080", "started, port:N, file:PATH, line:REGEX or command:CMD"),
         ("ready", "line:(", "ready 'line:('"),
         ("metric-json", "jobs/0", "not a JSON pointer"),
         ("metric-json", "/a~2", "not a JSON pointer"),
@@ -171,6 +171,7 @@ fn shell_runs_a_command_line_only_if_requested() {
 fn server_has_exactly_one_readiness_check() {
     let of = |text| ready(&job(&[("ready", text)]).parameters);
     assert!(matches!(of(""), Ok(Readiness::Started)));
+    assert!(matches!(of("started"), Ok(Readiness::Started)));
     assert!(matches!(of("port:65535"), Ok(Readiness::Port(65535))));
     assert!(matches!(of("file:/run/a:b"), Ok(Readiness::File(path)) if path.as_os_str() == "/run/a:b"));
     assert!(matches!(of("line:port: \\d+"), Ok(Readiness::Line(line)) if line.as_str() == "port: \\d+"));
