@@ -267,7 +267,7 @@ fn each_command_runs_on_its_own_cpus() {
     // The same evidence does not verify a placement on other CPUs.
     trial.placement.server_cpus = CpuSet::from_iter([a]);
     let verdict = judge(&trial, &outcome.status, &outcome.evidence);
-    let expected = format!("the second command ran on CPUs {b}, but was pinned to {a}");
+    let expected = format!("the server ran on CPUs {b}, but was pinned to {a}");
     assert!(verdict.grade == Grade::Invalid && verdict.reasons.contains(&expected), "{verdict:?}");
 }
 

@@ -401,8 +401,8 @@ fn cost(answer: &PlaceResult) -> String {
 /// The command lines, and their purpose.
 pub(crate) fn lines_of(answer: &PlaceResult) -> Vec<(&'static str, &CommandLines)> {
     let two = answer.standings.iter().any(|one| !one.placed.second.is_empty());
-    let whose = if two { "To apply it to the measured command" } else { "To apply it" };
-    let lines = [(whose, &answer.lines), ("To apply it to the server", &answer.second_lines)];
+    let whose = if two { "To apply it to the load" } else { "To apply it" };
+    let lines = [("To apply it to the server", &answer.second_lines), (whose, &answer.lines)];
     lines.into_iter().filter_map(|(whose, lines)| Some((whose, lines.as_ref()?))).collect()
 }
 

@@ -344,8 +344,9 @@ fn pair_of_commands_has_lines_for_both() {
         Some(CommandLines { taskset: Some("taskset -c 3-5 ./server".into()), ..CommandLines::default() });
     let text = table::answer(&run.record, &answer, false, &LOOK);
     assert!(text.contains("compact is best"), "{text}");
-    assert!(text.contains("To apply it to the measured command:\n    taskset:\n      taskset -c 0-2 ./app"), "{text}");
-    assert!(text.contains("To apply it to the server:\n    taskset:\n      taskset -c 3-5 ./server"), "{text}");
+    let server = text.find("To apply it to the server:\n    taskset:\n      taskset -c 3-5 ./server");
+    let load = text.find("To apply it to the load:\n    taskset:\n      taskset -c 0-2 ./app");
+    assert!(server.is_some() && server < load, "{text}");
 }
 
 #[test]

@@ -215,6 +215,6 @@ fn placement(core_index: &CoreIndex, names: &mut names::Names, mode: Threads, dr
     let first = Placement { memory: MemoryPolicy::Kernel, ..placement.clone() };
     let memory = names::memory(core_index, &unbound).map(|memory| format!("; both: {memory}")).unwrap_or_default();
     let sentence = names::sentence(core_index, &first, is_free);
-    placement.reason = format!("{sentence}; second command: {second_reason}{memory}");
+    placement.reason = format!("server: {second_reason}; load: {sentence}{memory}");
     placement
 }

@@ -105,7 +105,7 @@ fn pair_form(forms: &mut Canonicalizer, bindings: &[CpuId], second: &CpuSet) -> 
 /// Returns the CPU sets for the second command, relative to those of the first, with descriptions.
 fn choices(core_index: &CoreIndex, bindings: &[CpuId], parts: &[Vec<CpuId>]) -> Vec<(CpuSet, String)> {
     let all: CpuSet = core_index.cores.iter().flat_map(|core| core.cpus.iter().copied()).collect();
-    let free = (CpuSet::default(), "the kernel chooses its cpus".to_string());
+    let free = (CpuSet::default(), "the kernel chooses its CPUs".to_string());
     if bindings.is_empty() {
         let bound = parts.iter().map(|cpus| cpus.iter().copied().collect::<CpuSet>());
         let bound = bound.filter(|cpus| *cpus != all && !cpus.is_empty()).map(|cpus| {
@@ -127,13 +127,13 @@ fn choices(core_index: &CoreIndex, bindings: &[CpuId], parts: &[Vec<CpuId>]) -> 
     let same_package =
         cores_where(&|core| core.package.is_some() && own_cores.iter().any(|own| own.package == core.package));
     let sets = [
-        ("on the same cpus", own.clone()),
-        ("on the SMT siblings of the first command's cores", whole.difference(&own)),
-        ("on the other cores that share its last cache", same_cluster.difference(&whole)),
-        ("on the other cores of its memory node", same_node.difference(&whole)),
+        ("on the CPUs of the load", own.clone()),
+        ("on the SMT siblings of the load's cores", whole.difference(&own)),
+        ("on the other cores that share the last cache of the load", same_cluster.difference(&whole)),
+        ("on the other cores of the memory node of the load", same_node.difference(&whole)),
         ("on another memory node", cpus_of_first_node(core_index, &all.difference(&same_node))),
         ("on the other packages", all.difference(&same_package)),
-        ("on all other cpus", all.difference(&own)),
+        ("on all other CPUs", all.difference(&own)),
     ];
     let bound = sets.into_iter().filter(|(_, cpus)| !cpus.is_empty());
     let bound = bound.map(|(description, cpus)| (cpus.clone(), format!("{description} ({cpus})")));

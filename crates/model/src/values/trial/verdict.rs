@@ -66,10 +66,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
             invalid.extend(not_far(command));
         }
         if evidence.second.is_none() && !trial.placement.server_cpus.is_empty() {
-            invalid.push(format!(
-                "no second command was observed; one was requested on CPUs {}",
-                trial.placement.server_cpus
-            ));
+            invalid.push(format!("no server was observed; one was requested on CPUs {}", trial.placement.server_cpus));
         }
         invalid.extend(routes::unverified(&trial.placement.interrupts, evidence));
         invalid.extend(budget::violations(trial, evidence));
@@ -113,12 +110,12 @@ struct JudgedCommand<'a> {
 impl JudgedCommand<'_> {
     /// Returns a reason whose subject is the command: `it ran on CPUs 3`.
     fn reason_with_subject(&self, predicate: &str) -> String {
-        format!("{} {predicate}", if self.is_second { "the second command" } else { "it" })
+        format!("{} {predicate}", if self.is_second { "the server" } else { "it" })
     }
 
     /// Returns a reason with another subject.
     fn reason(&self, text: String) -> String {
-        if self.is_second { format!("the second command: {text}") } else { text }
+        if self.is_second { format!("the server: {text}") } else { text }
     }
 }
 

@@ -386,46 +386,46 @@ fn second(seen: &mut Evidence) -> &mut Evidence {
 fn second_command_is_judged_like_the_first() {
     assert_eq!(judged_second(|_, _| {}), Verdict { grade: Grade::Valid, reasons: vec![] });
     let cases: [(EvidenceEdit, Grade, &str); 9] = [
-        (|_, seen| seen.second = None, Grade::Invalid, "no second command was observed; one was requested on CPUs 2-3"),
+        (|_, seen| seen.second = None, Grade::Invalid, "no server was observed; one was requested on CPUs 2-3"),
         (
             |_, seen| second(seen).mask_at_start = None,
             Grade::Invalid,
-            "the second command: the affinity mask could not be read back",
+            "the server: the affinity mask could not be read back",
         ),
         (
             |_, seen| second(seen).mask_at_end = Some(cpus("0-3")),
             Grade::Invalid,
-            "the second command had the affinity 0-3, but was pinned to 2-3",
+            "the server had the affinity 0-3, but was pinned to 2-3",
         ),
         (
             |_, seen| second(seen).cpus_seen = cpus("1-2"),
             Grade::Invalid,
-            "the second command ran on CPUs 1, but was pinned to 2-3",
+            "the server ran on CPUs 1, but was pinned to 2-3",
         ),
         (
             |_, seen| second(seen).memory_policy = Some("default".into()),
             Grade::Invalid,
-            "the second command: requested the memory policy bind:0, the kernel set default",
+            "the server: requested the memory policy bind:0, the kernel set default",
         ),
         (
             |_, seen| second(seen).pages = [(NodeId(0), 1), (NodeId(1), 1)].into(),
             Grade::Invalid,
-            "the second command: 50 % of its pages were on nodes 1, requested 0",
+            "the server: 50 % of its pages were on nodes 1, requested 0",
         ),
         (
             |_, seen| second(seen).pages.clear(),
             Grade::Invalid,
-            "the second command: memory on nodes 0 was requested and could not be verified: no pages were observed",
+            "the server: memory on nodes 0 was requested and could not be verified: no pages were observed",
         ),
         (
             |_, seen| second(seen).foreign = Some(Nanos(2 * SECOND)),
             Grade::Suspect,
-            "the second command: other programs used 10 % of the time of its CPUs",
+            "the server: other programs used 10 % of the time of its CPUs",
         ),
         (
             |_, seen| second(seen).swapped = Some(Bytes(3 << 20)),
             Grade::Suspect,
-            "the second command: 3MiB of its memory was swapped out",
+            "the server: 3MiB of its memory was swapped out",
         ),
     ];
     for (change, grade, reason) in cases {
