@@ -248,6 +248,29 @@ fn memory_policies_of_a_server_are_candidates() {
     assert!(all.iter().all(|one| one.memory == MemoryPolicy::Kernel), "all policies equal the kernel's");
 }
 
+#[test]
+fn load_cpus_bind_the_load_in_every_candidate() {
+    let space = |load: &str| SearchSpace { second: true, load_cpus: Some(load.to_string()), ..SearchSpace::default() };
+    let ryzen = model("ryzen5-2600");
+    let all = candidates(&ryzen, &space("package:0.core:1")).unwrap().placements;
+    assert!(all.iter().all(|one| one.cpus().to_string() == "1,7"), "{all:?}");
+    let servers: Vec<String> = all.iter().map(|one| one.server_cpus.to_string()).collect();
+    assert_eq!(servers, ["", "1,7", "0,2,6,8", "0,2-6,8-11"]);
+    assert_eq!((all[0].name.as_str(), all[0].threads), ("kernel", 2));
+    let threads = SearchSpace { threads: Threads::Fixed(3), ..space("4") };
+    let bindings = candidates(&ryzen, &threads).unwrap().placements[0].bindings.clone();
+    assert_eq!(bindings, [CpuId(4); 3], "threads share the CPU");
+    let everywhere = candidates(&ryzen, &space("0-11")).unwrap();
+    let searched = candidates(&ryzen, &SearchSpace { load_cpus: None, ..space("0") }).unwrap();
+    assert_eq!(everywhere.placements, searched.placements, "all CPUs do not limit the load");
+    let error = |space: &SearchSpace| candidates(&ryzen, space).unwrap_err();
+    assert!(error(&space("12")).starts_with("--load-cpus: CPU 12 does not exist"));
+    let within = SearchSpace { within: Some("0-3".into()), ..space("4") };
+    assert_eq!(error(&within), "--load-cpus: -C or --exclude excludes CPU 4");
+    let few = SearchSpace { cpus_max: Some(1), ..space("0-1") };
+    assert_eq!(error(&few), "--load-cpus: 2 CPUs are more than --max-cpus 1");
+}
+
 /// Checks that names are parsed to their placement, all CPUs are allowed, and no placement occurs twice.
 fn check_promises(machine: &Topology, space: &SearchSpace) -> Result<(), TestCaseError> {
     let Ok(all) = candidates(machine, space) else { return Ok(()) };

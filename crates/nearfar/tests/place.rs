@@ -632,3 +632,23 @@ fn runs(store: &Path) -> usize {
     let json: Value = serde_json::from_slice(&output.stdout).expect("show prints JSON");
     json["runs"].as_array().expect("runs is a list").len()
 }
+
+#[test]
+fn load_keeps_the_cpus_that_the_user_chose() {
+    let name = "load_keeps_the_cpus_that_the_user_chose";
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = dir.path().join("r.db");
+    let refused = run(&store, &["place", "--load-cpus", "0", "--", "true"]);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && text.contains("--load-cpus requires --server or --load"), "{text}");
+    if cpus() < 2 {
+        return println!("skipped: {name}: two CPUs are required");
+    }
+    let flags = ["--max-trials", "9", "--server", "sleep 100", "--ready", "started", "--load-cpus", "1"];
+    let (json, _) = race_result(&store, &flags, &["sleep", "0.02"]);
+    assert_eq!(json["baseline"]["placement"], "kernel", "{json:#}");
+    let rows = json["ranking"].as_array().expect("a list");
+    assert!(rows.len() > 1 && rows.iter().all(|row| row["cpus"] == "1"), "{json:#}");
+    assert_eq!(json["came_to_nothing"], 0, "the kernel confirms the binding of every trial: {json:#}");
+    assert_ne!(json["winner"], Value::Null, "{json:#}");
+}

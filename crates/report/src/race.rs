@@ -115,9 +115,9 @@ fn baseline(answer: &PlaceResult) -> String {
     if is_kernel(&answer.baseline) { "the kernel's choice".into() } else { clean(&answer.baseline.placement) }
 }
 
-/// Whether a placement binds nothing.
+/// Whether a placement binds nothing, or only the load, as the user asked for.
 fn is_kernel(placement: &PlacementText) -> bool {
-    placement.cpus.is_empty()
+    placement.cpus.is_empty() || placement.placement == "kernel"
 }
 
 /// `than the kernel's choice`, with its number of threads if the number is searched.

@@ -11,6 +11,9 @@ use crate::values::units::Bytes;
 /// Prefix of the part of a placement's name that limits DRAM, and whether the paging controller runs.
 pub(crate) const BUDGET_PREFIXES: [(&str, bool); 2] = [("expand:", true), ("swap:", false)];
 
+/// Name of the placement that binds nothing, the default baseline.
+pub(crate) const KERNEL: &str = "kernel";
+
 /// Placement of the threads and the memory of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -106,7 +109,7 @@ impl Placement {
     /// Returns the placement without any binding, the default baseline.
     pub fn kernel(threads: usize) -> Self {
         Self {
-            name: "kernel".into(),
+            name: KERNEL.into(),
             reason: "no binding: the kernel chooses".into(),
             threads,
             bindings: Vec::new(),

@@ -71,6 +71,9 @@ pub struct SearchSpaceArgs {
 pub struct CommandArgs {
     #[command(flatten)]
     pub server: ServerArgs,
+    /// CPUs of the load in every placement, as a list, a mask or a location [default: searched]
+    #[arg(long, value_name = "CPUS", conflicts_with_all = ["only", "refine"])]
+    pub load_cpus: Option<String>,
     /// Where each trial finds the cached pages of the files that earlier trials used [default: placed]
     #[arg(long, value_name = "STATE", value_parser = ["placed", "as-found", "cold"])]
     pub page_cache: Option<String>,

@@ -216,6 +216,7 @@ mod tests {
         "interrupts",
         "like",
         "load",
+        "load_cpus",
         "max_cpus",
         "max_runs",
         "max_slowdown",

@@ -141,6 +141,9 @@ fn ready_timeout(args: &PlaceArgs) -> Result<Option<String>, CliError> {
 }
 
 fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
+    if args.trial.load_cpus.is_some() && !args.trial.server.has_server() {
+        return Err(CliError::usage("--load-cpus requires --server or --load"));
+    }
     let texts = [&args.trial.server.server, &args.trial.server.load].into_iter().flatten().chain(&args.command);
     let has_placeholder = texts.into_iter().any(|text| text.contains(THREADS));
     let threads = match (args.search.threads, has_placeholder) {
@@ -157,6 +160,7 @@ fn search_space(args: &PlaceArgs) -> Result<SearchSpace, CliError> {
         exclude: args.search.exclude.clone(),
         devices: args.search.devices.clone(),
         second: args.trial.server.has_server(),
+        load_cpus: args.trial.load_cpus.clone(),
         kernel: workloads::offers(),
         ..SearchSpace::default()
     })

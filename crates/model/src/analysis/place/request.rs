@@ -6,7 +6,7 @@ use super::earlier::EarlierRun;
 use crate::placements::candidates::{
     Candidates, Count, SearchSpace, Threads, candidates, machine_features, neighbours,
 };
-use crate::values::placement::Placement;
+use crate::values::placement::{KERNEL, Placement};
 use crate::values::plan::RaceRules;
 use crate::values::plan::{Cell, Plan, RacePlan, ReductionStep, Stages, StoppingRule};
 use crate::values::plan::{SearchPlan, ThreadChoice};
@@ -208,7 +208,7 @@ pub(super) fn with_unique_names(placements: Vec<Placement>, threads: bool, secon
         format!("{}{threads}{second}", placement.name)
     };
     let renamed = |(index, placement): (usize, Placement)| {
-        let keeps_name = index == 0 && !placement.is_pinned() && !threads;
+        let keeps_name = index == 0 && placement.name == KERNEL && !threads;
         if keeps_name { placement } else { Placement { name: name(&placement), ..placement } }
     };
     placements.into_iter().enumerate().map(renamed).collect()

@@ -68,6 +68,9 @@ pub struct SearchSpace {
     pub exclude: Vec<String>,
     /// Whether a second command runs concurrently and is placed, too.
     pub second: bool,
+    /// CPUs of the first command, the load, in every placement (`--load-cpus`), as a list, a mask or a location; `None`:
+    /// they are searched. Requires `second`, and excludes `only`.
+    pub load_cpus: Option<String>,
     pub kernel: KernelFeatures,
     /// Classes of CPUs that a measurement distinguished. CPUs in different classes are not equivalent. May be empty.
     pub measured: Vec<CpuSet>,
@@ -80,7 +83,7 @@ pub struct SearchSpace {
 /// The candidates of a race. Their order depends only on the machine and the search space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidates {
-    /// The first is the baseline `kernel`, which ignores all limits.
+    /// The first is the baseline `kernel`, which ignores all limits except the CPUs of the load.
     pub placements: Vec<Placement>,
     pub stages: Stages,
     /// Number of placements without symmetry; if there are two commands, of the first.
@@ -135,9 +138,13 @@ pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates
         Threads::Searched => topology.allowed_cpus.len(),
         Threads::Unspecified => full_index.cores.len(),
     };
+    let baseline = match &limits.load_cpus {
+        Some(cpus) => server_bindings::baseline(&core_index, cpus, space.threads),
+        None => Placement::kernel(baseline_threads),
+    };
     let counted = explain::count(&tree, space.threads);
     let notes = explain::notes(&core_index, &tree, space);
-    let mut set = CandidateSet::new(&core_index, &limits, space, &mut tree, baseline_threads);
+    let mut set = CandidateSet::new(&core_index, &limits, space, &mut tree, baseline.threads);
     let (drafts, counts) = if !space.only.is_empty() {
         let (drafts, counts) = set.only()?;
         (if space.second { server_bindings::with_policies(&mut set, drafts) } else { drafts }, counts)
@@ -147,7 +154,7 @@ pub fn candidates(topology: &Topology, space: &SearchSpace) -> Result<Candidates
         set.all(&counted)
     };
     let steps = explain::steps(&limits, space, &counted, &counts, notes);
-    finish(&full_index, space, drafts, &counted, steps, baseline_threads)
+    finish(&full_index, space, drafts, &counted, steps, &baseline)
 }
 
 /// Names the candidates, prepends the baseline, and chooses the candidates of the first stage.
@@ -157,13 +164,12 @@ fn finish(
     drafts: Vec<Draft>,
     counted: &explain::ClassCounts,
     steps: Vec<Step>,
-    baseline_threads: usize,
+    baseline: &Placement,
 ) -> Result<Candidates, String> {
-    let kernel = Placement::kernel(baseline_threads);
-    let is_kernel = |draft: &Draft| {
-        draft.threads == baseline_threads
-            && draft.bindings.is_empty()
-            && draft.memory == kernel.memory
+    let is_baseline = |draft: &Draft| {
+        draft.threads == baseline.threads
+            && draft.bindings == baseline.bindings
+            && draft.memory == baseline.memory
             && draft.second.is_empty()
     };
     let mut all = Candidates {
@@ -174,12 +180,12 @@ fn finish(
         steps,
     };
     let mut names = names::Names::new(core_index, space.kernel);
-    let drafts = drafts.into_iter().filter(|draft| !is_kernel(draft)).map(|draft| {
+    let drafts = drafts.into_iter().filter(|draft| !is_baseline(draft)).map(|draft| {
         let stage = (draft.first_stage, draft.shape, draft.choice, draft.threads);
         (stage, placement(core_index, &mut names, space.threads, draft))
     });
     for ((first, shape, choice, threads), placement) in
-        std::iter::once(((true, 0, MemoryChoice::Kernel, baseline_threads), kernel.clone())).chain(drafts)
+        std::iter::once(((true, 0, MemoryChoice::Kernel, baseline.threads), baseline.clone())).chain(drafts)
     {
         for (route, routed) in interrupts::route_rules(core_index, &placement, &space.devices)? {
             all.stages.push(first, shape, (choice, route), threads);

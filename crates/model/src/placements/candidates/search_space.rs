@@ -15,6 +15,8 @@ pub(super) struct ResolvedSearchSpace {
     /// Whether the limits exclude anything that this process may use.
     pub narrowed: bool,
     pub cpus_max: usize,
+    /// CPUs of the load in every placement.
+    pub load_cpus: Option<CpuSet>,
     /// Policies whose CPUs are excluded.
     pub cpus_excluded: Vec<String>,
     pub memory_excluded: Vec<MemoryExcluded>,
@@ -43,7 +45,7 @@ pub(super) fn read(topology: &Topology, space: &SearchSpace) -> Result<ResolvedS
     let mut nodes = topology.allowed_nodes.clone();
     let (mut notes, mut cpus_excluded, mut memory_excluded) = (Vec::new(), Vec::new(), Vec::new());
     if let Some(within) = &space.within {
-        cpus = within_cpus(topology, within)?;
+        cpus = usable(topology, "-C", within)?;
         notes.push(format!("-C: only CPUs {cpus}"));
     }
     for text in &space.exclude {
@@ -70,8 +72,11 @@ pub(super) fn read(topology: &Topology, space: &SearchSpace) -> Result<ResolvedS
     }
     let narrowed = cpus != topology.allowed_cpus || nodes != topology.allowed_nodes;
     let cpus_max = space.cpus_max.unwrap_or(usize::MAX);
+    let load_cpus = space.load_cpus.as_ref().map(|text| load_cpus(topology, text, &cpus, cpus_max)).transpose()?;
+    let load_cpus = load_cpus.flatten();
+    notes.extend(load_cpus.as_ref().map(|cpus| format!("--load-cpus: the load runs on CPUs {cpus}")));
     let topology = if narrowed { narrow(topology, cpus, nodes) } else { topology.clone() };
-    Ok(ResolvedSearchSpace { topology, narrowed, cpus_max, cpus_excluded, memory_excluded, notes })
+    Ok(ResolvedSearchSpace { topology, narrowed, cpus_max, load_cpus, cpus_excluded, memory_excluded, notes })
 }
 
 /// Returns the machine restricted to these CPUs and nodes.
@@ -82,8 +87,21 @@ fn narrow(topology: &Topology, cpus: CpuSet, nodes: NodeSet) -> Topology {
     topology
 }
 
-fn within_cpus(topology: &Topology, text: &str) -> Result<CpuSet, String> {
-    let option = "-C";
+/// Returns the CPUs of the load, which are subject to the limits of all placements. `None` if they are not limited.
+fn load_cpus(topology: &Topology, text: &str, within: &CpuSet, cpus_max: usize) -> Result<Option<CpuSet>, String> {
+    let cpus = usable(topology, "--load-cpus", text)?;
+    let excluded = cpus.difference(within);
+    if !excluded.is_empty() {
+        return Err(format!("--load-cpus: -C or --exclude excludes CPU {excluded}"));
+    }
+    if cpus.len() > cpus_max {
+        return Err(format!("--load-cpus: {} CPUs are more than --max-cpus {cpus_max}", cpus.len()));
+    }
+    Ok(Some(cpus).filter(|cpus| *cpus != topology.allowed_cpus))
+}
+
+/// Reads CPUs that this process may use.
+fn usable(topology: &Topology, option: &str, text: &str) -> Result<CpuSet, String> {
     let cpus = located(topology, option, text)?;
     if cpus.is_empty() {
         return Err(format!("{option} requires a list of CPUs such as 0-3"));

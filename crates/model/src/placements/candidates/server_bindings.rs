@@ -12,6 +12,7 @@ use super::{Draft, Threads};
 use crate::placements::placement::cores::{Core, CoreIndex};
 use crate::placements::placement::reason;
 use crate::values::id_set::{CpuId, CpuSet};
+use crate::values::placement::Placement;
 use crate::values::plan::MemoryChoice;
 
 /// Maximum number of sets for the first command. Each is combined with up to eight sets for the second.
@@ -21,20 +22,16 @@ const FIRST_MAX: usize = 9;
 /// the policy: a load generator has little memory.
 pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
     let parts = Family::new(set.forms.tree()).whole_parts();
-    match set.space.threads {
-        Threads::Fixed(threads) => {
-            set.prefer(Some(threads));
-            set.add_sets(parts.clone().into_iter().filter(|cpus| cpus.len() >= threads).collect(), Some(threads), true);
-            set.add_policies();
+    let shapes = match set.limits.load_cpus.clone() {
+        Some(cpus) => {
+            let threads = set.shapes[0].threads;
+            set.add(threads, cpus.iter().collect(), true)
+                .map(|index| (index, set.shapes[index].clone()))
+                .into_iter()
+                .collect()
         }
-        Threads::Unspecified | Threads::Searched => {
-            set.prefer(None);
-            set.add_sets(parts.clone(), None, true);
-        }
-    }
-    let excluded = set.excluded_shapes();
-    let shapes: Vec<(usize, ThreadShape)> =
-        set.shapes.iter().cloned().enumerate().filter(|(index, _)| !excluded.contains(index)).collect();
+        None => shapes(set, &parts),
+    };
     let mut seen = BTreeSet::new();
     let mut drafts = Vec::new();
     let mut counts = CandidateCounts::default();
@@ -58,6 +55,36 @@ pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
     counts.family = drafts.len();
     counts.first_stage = drafts.iter().filter(|draft| draft.first_stage).count();
     (drafts, counts)
+}
+
+/// Returns the baseline whose load is bound to these CPUs.
+pub(super) fn baseline(core_index: &CoreIndex, cpus: &CpuSet, threads: Threads) -> Placement {
+    let mut bindings: Vec<CpuId> = cpus.iter().collect();
+    core_index.sort(&mut bindings);
+    let threads = if let Threads::Fixed(threads) = threads { threads } else { bindings.len() };
+    let count = threads.max(bindings.len());
+    Placement {
+        reason: format!("server: no binding: the kernel chooses; load: on CPUs {cpus}"),
+        bindings: bindings.into_iter().cycle().take(count).collect(),
+        ..Placement::kernel(threads)
+    }
+}
+
+/// Returns the sets for the first command, with their indices.
+fn shapes(set: &mut CandidateSet, parts: &[Vec<CpuId>]) -> Vec<(usize, ThreadShape)> {
+    match set.space.threads {
+        Threads::Fixed(threads) => {
+            set.prefer(Some(threads));
+            set.add_sets(parts.iter().filter(|cpus| cpus.len() >= threads).cloned().collect(), Some(threads), true);
+            set.add_policies();
+        }
+        Threads::Unspecified | Threads::Searched => {
+            set.prefer(None);
+            set.add_sets(parts.to_vec(), None, true);
+        }
+    }
+    let excluded = set.excluded_shapes();
+    set.shapes.iter().cloned().enumerate().filter(|(index, _)| !excluded.contains(index)).collect()
 }
 
 /// Returns memory policies for a server on these CPUs, or on any CPU if there are none: the kernel's, interleaved, and
