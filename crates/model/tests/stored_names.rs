@@ -272,6 +272,8 @@ fn printed_names_are_unchanged() {
     assert_eq!(serde_json::to_value(&diagnosis).unwrap(), json!({"problems": problems, "ok": ["thp"]}));
     let point = SizePoint { dram: Bytes(1), steered: true, slower_percent: 2.0, ci_low: None, ci_high: Some(3.0) };
     let size = SizeAnswer {
+        program: "p".into(),
+        metric: "m".into(),
         need: Bytes(4),
         within_percent: 5.0,
         points: vec![point],
@@ -280,8 +282,7 @@ fn printed_names_are_unchanged() {
         saves: Some(Bytes(7)),
     };
     let point = json!({"dram": 1, "steered": true, "slower_percent": 2.0, "ci_low": null, "ci_high": 3.0});
-    let expected =
-        json!({"need": 4, "within_percent": 5.0, "points": [point], "enough": 6, "enough_plain": null, "saves": 7});
+    let expected = json!({"program": "p", "metric": "m", "need": 4, "within_percent": 5.0, "points": [point], "enough": 6, "enough_plain": null, "saves": 7});
     assert_eq!(serde_json::to_value(&size).unwrap(), expected);
 }
 

@@ -57,7 +57,7 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
     for words in [
         "<h2>size python3</h2>",
         "<h3 id=\"run-1-answer\">",
-        "it uses ",
+        "python3 uses ",
         "kernel swap",
         "class=\"curve warm l1\"",
         ">within 5 %<",
@@ -66,7 +66,7 @@ fn needed_dram_is_measured_shown_and_used_by_expand() {
         assert!(html.contains(words), "{words}");
     }
     let shown = setup.nearfar(&["show"]);
-    assert!(utf8(&shown.stdout).starts_with("it uses "), "{}", utf8(&shown.stdout));
+    assert!(utf8(&shown.stdout).starts_with("python3 uses "), "{}", utf8(&shown.stdout));
 
     // A percentage of the measured peak.
     let summary = setup.path("summary.json");

@@ -6,12 +6,17 @@ use serde::Serialize;
 use crate::stats::statistics::TRIALS_MIN;
 use crate::values::comparison::{Comparison, ComparisonRow};
 use crate::values::plan::{Cell, Plan, SizePlan};
+use crate::values::program::program_name;
 use crate::values::units::Bytes;
 use crate::values::workload::{Better, Value};
 
 /// Speed of a command by budget of DRAM.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeAnswer {
+    /// Name of the program that has the limit, the server if there is one.
+    pub program: String,
+    /// Name of the metric that shows the slowdown.
+    pub metric: String,
     /// As in [`SizePlan`].
     pub need: Bytes,
     /// As in [`SizePlan`].
@@ -58,30 +63,31 @@ impl SizeAnswer {
         let enough_plain = smallest(false);
         let enough = if is_steered(&points) { smallest(true) } else { enough_plain };
         let saves = enough.map(|enough| Bytes(need.0.saturating_sub(enough.0))).filter(|saved| saved.0 > 0);
-        Some(Self { need, within_percent, points, enough, enough_plain, saves })
+        let metric = row.map(|row| row.metric.clone()).unwrap_or_default();
+        Some(Self { program: program(plan), metric, need, within_percent, points, enough, enough_plain, saves })
     }
 
     /// Describes the result in one sentence.
     pub fn sentence(&self) -> String {
-        let Self { need, within_percent, enough, saves, .. } = self;
+        let Self { program, need, within_percent, enough, saves, .. } = self;
         let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };
         match (enough, saves) {
-            _ if self.points.is_empty() => format!("it uses {need}; no trial with a budget is valid"),
+            _ if self.points.is_empty() => format!("{program} uses {need}; no trial with a budget is valid"),
             _ if self.points.iter().all(|point| point.ci_high.is_none()) => {
                 format!(
-                    "it uses {need}; too few runs to determine which budgets are sufficient: at least {TRIALS_MIN} are required"
+                    "{program} uses {need}; too few runs to determine which budgets are sufficient: at least {TRIALS_MIN} are required"
                 )
             }
             (Some(enough), Some(saves)) => format!(
-                "it uses {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
+                "{program} uses {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
                  {saves}, {:.0} % of its memory",
                 100.0 * saves.0 as f64 / need.0.max(1) as f64
             ),
             (Some(enough), None) => format!(
-                "it uses {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, but not with less"
+                "{program} uses {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, but not with less"
             ),
             (None, _) => format!(
-                "it uses {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
+                "{program} uses {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
             ),
         }
     }
@@ -94,6 +100,16 @@ impl SizeAnswer {
             None => "with the kernel's own swap none of these budgets is sufficient".into(),
         })
     }
+}
+
+/// Returns the name of the program that has the limit.
+fn program(plan: &Plan) -> String {
+    let words = |name: &str| match plan.cells.first()?.parameters.0.get(name)? {
+        Value::Text(text) => serde_json::from_str::<Vec<String>>(text).ok(),
+        _ => None,
+    };
+    let argv = words("server").or_else(|| words("argv")).unwrap_or_default();
+    program_name(&argv).to_string()
 }
 
 fn is_steered(points: &[SizePoint]) -> bool {
@@ -154,7 +170,9 @@ mod tests {
             let budget = DramBudget { dram: Bytes(gib << 30), steered: *steered };
             let name = format!("kernel+{}", budget.name());
             let placement = Placement { name: name.clone(), budget: Some(budget), ..Placement::kernel(1) };
-            let (workload, test, parameters) = ("command".to_string(), "command".to_string(), Parameters::default());
+            let (workload, test) = ("command".to_string(), "command".to_string());
+            let argv = Value::Text(r#"["setpriv", "--reuid=web", "app"]"#.into());
+            let parameters = Parameters([("argv".to_string(), argv)].into());
             cells.push(Cell {
                 key: name.clone(),
                 workload,
@@ -230,7 +248,7 @@ mod tests {
         (found.points[0].ci_high, found.enough) = (None, None);
         assert_eq!(
             found.sentence(),
-            "it uses 4GiB; too few runs to determine which budgets are sufficient: at least 3 are required"
+            "app uses 4GiB; too few runs to determine which budgets are sufficient: at least 3 are required"
         );
     }
 
@@ -281,7 +299,7 @@ mod tests {
             all.sentence()
         );
         let nothing = answer(Better::Lower, &[]);
-        assert!(nothing.sentence().contains("no trial with a budget is valid"), "{}", nothing.sentence());
+        assert!(nothing.sentence().ends_with("no trial with a budget is valid"), "{}", nothing.sentence());
     }
 
     #[test]

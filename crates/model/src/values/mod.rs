@@ -11,6 +11,7 @@ pub mod live_metric;
 pub mod machine_class;
 pub mod placement;
 pub mod plan;
+pub mod program;
 pub mod record;
 pub mod settings;
 pub mod shell;

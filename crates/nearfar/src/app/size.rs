@@ -7,6 +7,7 @@ use model::experiments::experiment::{PlanOptions, SingleWorkload};
 use model::values::comparison::Comparison;
 use model::values::placement::DramBudget;
 use model::values::plan::{Plan, SizePlan};
+use model::values::program::program_name;
 use model::values::record::RunSummary;
 use model::values::trial::{Role, TrialStatus};
 use model::values::units::{Bytes, Nanos};
@@ -26,7 +27,7 @@ const BASELINE: &str = "kernel";
 
 pub struct SizeRequest {
     pub session: SessionRequest,
-    /// The program whose memory is limited: the server or, without one, the measured command.
+    /// Name of the program whose memory is limited: the server or, without one, the measured command.
     pub program: String,
     /// Parameters of workload `command`.
     pub parameters: Vec<(String, String)>,
@@ -93,7 +94,7 @@ pub fn measured_need(
     argv: &[String],
     server: Option<&[String]>,
 ) -> Result<Option<(RunSummary, Bytes)>, CliError> {
-    let name = experiment(&server.unwrap_or(argv)[0]);
+    let name = experiment(program_name(server.unwrap_or(argv)));
     for run in readable_runs(store)?.into_iter().rev().filter(|run| run.experiment == name) {
         let record = store.run(&run.id.0).map_err(CliError::failure)?;
         if let Some(need) = need_of(&record.plan, argv, server) {
@@ -118,8 +119,7 @@ fn plan(request: &SizeRequest, target: &TargetMachine, placements: Vec<String>, 
     let mut plan = single.plan(&target.machine.topology, &specs, options).map_err(|error| CliError::plan(&error))?;
     let (program, within_percent) = (&request.program, request.within_percent);
     plan.experiment = experiment(program);
-    let name = file_name(program);
-    plan.question = format!("How much DRAM does {name} need to be within {within_percent} % of full speed?");
+    plan.question = format!("How much DRAM does {program} need to be within {within_percent} % of full speed?");
     plan.size = Some(SizePlan { need, within_percent });
     plan.command.clone_from(&request.session.argv);
     Ok(plan)
@@ -148,11 +148,7 @@ fn placements(request: &SizeRequest, need: Bytes) -> Vec<String> {
 
 /// Returns the name of the experiment that measures a program.
 fn experiment(program: &str) -> String {
-    format!("size {}", file_name(program))
-}
-
-fn file_name(program: &str) -> &str {
-    program.rsplit('/').next().unwrap_or(program)
+    format!("size {program}")
 }
 
 fn peak_error(status: &TrialStatus) -> CliError {

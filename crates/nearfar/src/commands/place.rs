@@ -7,6 +7,7 @@ use model::analysis::place::{BudgetForecast, Claim, Objective, PlaceRequest, Pla
 use model::placements::candidates::{SearchSpace, Threads};
 use model::values::plan::Plan;
 use model::values::plan::RaceRules;
+use model::values::program::program_name;
 use model::values::record::RunRecord;
 use model::values::shell::quote_argv;
 use model::values::units::{Nanos, parse_share};
@@ -75,9 +76,8 @@ pub fn run(args: &PlaceArgs, common: &GlobalArgs) -> CommandResult {
 
 fn place_request(args: &PlaceArgs) -> Result<PlaceRequest, CliError> {
     let measured = server_and_load(&args.trial.server, &args.command)?.measured;
-    let program = measured.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
     Ok(PlaceRequest {
-        name: program.to_string(),
+        name: program_name(&measured).to_string(),
         given: parameters(args)?,
         objective: objective(args),
         label: metric_label(&args.objective.number)?,

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use model::analysis::place::Objective;
+use model::values::program::program_name;
 use model::values::units::{Bytes, Nanos, parse_share};
 
 use crate::app::size::{SizeBudget, SizeRequest, answer, size};
@@ -33,7 +34,7 @@ fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError
     parameters.extend(metric_parameters(&args.number));
     let request = SizeRequest {
         session: requests::session(&args.machine, &args.guard, common),
-        program: commands.limited()[0].clone(),
+        program: program_name(commands.limited()).to_string(),
         parameters: parameters.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         objective: metric_objective(&args.number).unwrap_or(Objective::WallTime),
         label: metric_label(&args.number)?,

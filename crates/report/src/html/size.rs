@@ -11,6 +11,7 @@ use super::table::HtmlTable;
 use crate::axis::Axis;
 use crate::frame::{Frame, through};
 use crate::number::{signed_percent, significant};
+use crate::race::metric_words;
 use crate::style::Tone;
 use crate::svg::{Svg, SvgDot, SvgPath, pixels};
 use crate::table::size_grid;
@@ -60,8 +61,9 @@ fn figure(answer: &SizeAnswer, rows_max: usize) -> FigurePart {
     FigurePart {
         svg: drawn(answer).render().expect("the template renders"),
         caption: format!(
-            "Run time relative to that with all memory in DRAM, by DRAM limit; the horizontal line is {} % more, \
-             whiskers are 95 % intervals.",
+            "{} relative to that with all memory in DRAM, by DRAM limit; the horizontal line is {} % more, whiskers are \
+             95 % intervals.",
+            quantity(answer),
             answer.within_percent
         ),
         table: HtmlTable::new("The same data as a table", grid, rows_max).folded(),
@@ -111,7 +113,7 @@ fn drawn(answer: &SizeAnswer) -> Svg {
         height: pixels(HEADING + HEIGHT + AXIS + LEGEND),
         ..Svg::default()
     };
-    picture.label("h", 4.0, 16.0, "Run time relative to all memory in DRAM, by DRAM limit");
+    picture.label("h", 4.0, 16.0, &format!("{} relative to all memory in DRAM, by DRAM limit", quantity(answer)));
     axes(&mut picture, &plot);
     marks(&mut picture, &plot, answer);
     let mut x = LEFT;
@@ -181,17 +183,21 @@ fn caption(point: &SizePoint) -> String {
         .zip(point.ci_high)
         .map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(times(low)), significant(times(high))));
     let longer = signed_percent(point.slower_percent);
-    format!(
-        "{}, {swap}: {} times the run time{interval}, {longer}",
-        point.dram,
-        significant(times(point.slower_percent))
-    )
+    format!("{}, {swap}: {} times{interval}, {longer}", point.dram, significant(times(point.slower_percent)))
+}
+
+/// The quantity of the vertical axis. Half the rate is twice the slowdown.
+fn quantity(answer: &SizeAnswer) -> String {
+    match answer.metric.as_str() {
+        "wall" => "Run time".into(),
+        metric => format!("Slowdown ({})", metric_words(metric)),
+    }
 }
 
 /// A description of the figure for screen readers.
 fn description(answer: &SizeAnswer) -> String {
     let points: String = answer.points.iter().map(|point| format!(" {}.", caption(point))).collect();
-    format!("Run time relative to all of its {} in DRAM, by DRAM limit.{points}", answer.need)
+    format!("{} relative to all of its {} in DRAM, by DRAM limit.{points}", quantity(answer), answer.need)
 }
 
 #[cfg(test)]
@@ -209,7 +215,16 @@ mod tests {
         let (need, enough) = (Bytes(400 << 20), enough.map(|mib| Bytes(mib << 20)));
         let points = points.iter().map(point).collect();
         let saves = enough.map(|enough| Bytes(need.0 - enough.0));
-        SizeAnswer { need, within_percent: 5.0, points, enough, enough_plain: None, saves }
+        SizeAnswer {
+            program: "app".into(),
+            metric: "wall".into(),
+            need,
+            within_percent: 5.0,
+            points,
+            enough,
+            enough_plain: None,
+            saves,
+        }
     }
 
     #[test]
@@ -231,8 +246,21 @@ mod tests {
         for words in [">uses 400MiB<", ">200MiB is enough<", ">within 5 %<", ">10x<", ">1x<", ">0B<", ">384MiB<"] {
             assert_eq!(count(words), 1, "{words}: {svg}");
         }
-        assert!(svg.contains("100MiB, kernel swap: 10.00 times the run time (9.990 to 10.01), +900 %"), "{svg}");
+        assert!(svg.contains("100MiB, kernel swap: 10.00 times (9.990 to 10.01), +900 %"), "{svg}");
         assert!(svg.contains("prefers-color-scheme:dark"));
+    }
+
+    #[test]
+    fn figure_names_the_metric_of_the_slowdown() {
+        let drawn_with = |metric: &str| {
+            drawn(&SizeAnswer { metric: metric.into(), ..answer(&[(100, true, 60.0)], None) }).render().unwrap()
+        };
+        assert!(drawn_with("wall").contains(">Run time relative to all memory in DRAM"));
+        let rate = drawn_with("tps");
+        assert!(
+            rate.contains(">Slowdown (tps) relative to all memory in DRAM") && !rate.contains("Run time"),
+            "{rate}"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ use model::analysis::size::{SizeAnswer, SizePoint};
 
 use crate::grid::{Grid, GridCell};
 use crate::number::signed_percent;
+use crate::race::metric_words;
 use crate::style::{TextStyle, Tone, finished, with_symbol, wrapped};
 
 /// Length of the longest bar, in characters. Bars are logarithmic, because slowdowns range from 1 % to a hundredfold.
@@ -22,7 +23,11 @@ pub fn size(answer: &SizeAnswer, style: &TextStyle) -> String {
 /// The budgets, each with a bar.
 pub(crate) fn size_grid(answer: &SizeAnswer) -> Grid {
     let slowest = answer.points.iter().map(length).fold(0.0, f64::max);
-    let titles = ["swap", "DRAM", "of its memory", "time", "95 % interval", "slower"];
+    let slowdown = match answer.metric.as_str() {
+        "wall" => "time".to_string(),
+        metric => format!("slowdown ({})", metric_words(metric)),
+    };
+    let titles = ["swap", "DRAM", "of its memory", &slowdown, "95 % interval", "slower"];
     let mut grid = Grid::new(&titles).numbers(&titles[1..4]);
     grid.rows = answer.points.iter().map(|point| row(answer, point, slowest)).collect();
     grid
@@ -65,7 +70,9 @@ mod tests {
             ci_high: Some(slower + 1.0),
         };
         let points = vec![point(1, true, 100.0), point(1, false, 900.0), point(2, true, 2.0)];
-        let answer = SizeAnswer {
+        let mut answer = SizeAnswer {
+            program: "app".into(),
+            metric: "wall".into(),
             need: Bytes(4 << 30),
             within_percent: 5.0,
             points,
@@ -75,12 +82,16 @@ mod tests {
         };
         let text = size(&answer, &TextStyle { width: 120, ascii: true, colour: false });
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[0].starts_with("it uses 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
+        assert!(lines[0].starts_with("app uses 4GiB and needs 2GiB of DRAM to be within 5 % of full speed"), "{text}");
         let bar = |line: &str| line.chars().rev().take_while(|c| *c == '-').count();
         assert!(lines[1].starts_with("with the kernel's own swap none of these budgets is sufficient"), "{text}");
         for words in ["steered", "1GiB", "25 %", "+100 %", "+99.0 % to +101 %"] {
             assert!(lines[5].contains(words), "{words}: {text}");
         }
         assert_eq!((bar(lines[6]), bar(lines[5])), (24, 7), "{text}");
+        assert!(lines[3].contains("  time  "), "{text}");
+        answer.metric = "tps".into();
+        let rate = size(&answer, &TextStyle { width: 120, ascii: true, colour: false });
+        assert!(rate.contains("  slowdown (tps)  ") && !rate.contains("time"), "{rate}");
     }
 }
