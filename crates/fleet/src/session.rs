@@ -24,13 +24,15 @@ pub struct NodeSession<'a> {
     lines: BufReader<ChildSession>,
     /// At the last response, in milliseconds; `None` before the first response.
     clock_ahead_ms: Option<i64>,
+    /// The last line that is not a response, such as that of a login shell that refuses commands.
+    noise: String,
 }
 
 impl<'a> NodeSession<'a> {
     /// Sends a request to a node.
     pub fn begin(launcher: &'a dyn Launcher, node: &'a NodeName, ask: RequestBody) -> Result<Self, NodeError> {
         let child = start(launcher, node, NODE_SUBCOMMAND, Request::new(node, ask).to_bytes())?;
-        Ok(Self { launcher, node, lines: BufReader::new(child), clock_ahead_ms: None })
+        Ok(Self { launcher, node, lines: BufReader::new(child), clock_ahead_ms: None, noise: String::new() })
     }
 
     /// Returns the next response, or `None` after the last one.
@@ -39,10 +41,13 @@ impl<'a> NodeSession<'a> {
             let mut line = Vec::new();
             let read = (&mut self.lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
             read.map_err(|error| connection_error(&error))?;
-            if !line.ends_with(b"\n") {
+            let is_whole = line.ends_with(b"\n");
+            let line = String::from_utf8_lossy(&line);
+            if !is_whole {
+                self.note_noise(&line);
                 return self.finish();
             }
-            match Response::read(&String::from_utf8_lossy(&line)) {
+            match Response::read(&line) {
                 Ok(Response { answer: ResponseBody::Refused { what, hint }, .. }) => {
                     return Err(NodeError { hint, ..NodeError::new(NodeErrorKind::Refused, what) });
                 }
@@ -51,7 +56,7 @@ impl<'a> NodeSession<'a> {
                     return Ok(Some(response.answer));
                 }
                 Err(Some(theirs)) => return Err(other_version(&theirs)),
-                Err(None) => {}
+                Err(None) => self.note_noise(&line),
             }
         }
         Err(NodeError::new(NodeErrorKind::Refused, "the output is not a response from nearfar")
@@ -87,6 +92,12 @@ impl<'a> NodeSession<'a> {
         Ok(())
     }
 
+    fn note_noise(&mut self, line: &str) {
+        if !line.trim().is_empty() {
+            self.noise = plain(line.trim());
+        }
+    }
+
     fn finish(&mut self) -> Result<Option<ResponseBody>, NodeError> {
         let exit = self.lines.get_mut().end().map_err(|error| connection_error(&error))?;
         if exit.status.success() {
@@ -115,8 +126,16 @@ impl<'a> NodeSession<'a> {
                 None => NodeError::new(NodeErrorKind::OtherVersion, format!("{program} is not nearfar, or it does not support fleets"))
                     .with_hint(format!("install nearfar {} on the node", version())),
             },
+            _ if last_line(&exit.stderr).is_empty() => self.explain_silence(exit),
             _ => failed(exit),
         }
+    }
+
+    /// Returns the error of a program that exited before its first response and without an error message.
+    fn explain_silence(&self, exit: &ChildExit) -> NodeError {
+        let printed = if self.noise.is_empty() { "it printed nothing" } else { &self.noise };
+        NodeError::new(NodeErrorKind::Refused, format!("the login ended with {}: {printed}", exit.status))
+            .with_hint("the login shell of the user must run commands; shells such as nologin and false refuse them")
     }
 }
 

@@ -49,7 +49,7 @@ pub fn serve(common: &GlobalArgs) -> Result<(), CliError> {
             RequestBody::Start { order, watch } => start(&jobs_dir.job(&order.job), &order, watch),
             RequestBody::Follow(job) => follow(&jobs_dir.job(&job), false, true),
             RequestBody::Status(jobs) => send_statuses(&jobs_dir, &jobs),
-            RequestBody::Copy(job) => copy(&jobs_dir.job(&job)),
+            RequestBody::Copy(job) => copy(&jobs_dir.job(&jobs_dir.full_name(&job))),
         }
     });
     result.or_else(|error| {
@@ -115,6 +115,25 @@ impl JobsDir {
         JobDir { path: self.path.join(name.as_str()).join(self.node.as_str()), name: name.clone() }
     }
 
+    /// Returns the name of the job whose name is, or unambiguously begins with, this one; otherwise the name itself.
+    fn full_name(&self, name: &JobName) -> JobName {
+        if self.job(name).path.is_dir() {
+            return name.clone();
+        }
+        completed(name, &self.jobs()).unwrap_or(name).clone()
+    }
+
+    /// Returns the status of the job whose name is, or begins with, this one. An absent job names those that exist.
+    fn status(&self, name: &JobName) -> Result<JobStatus, CliError> {
+        let status = self.job(&self.full_name(name)).status(false)?;
+        if status.state != JobState::Absent {
+            return Ok(status);
+        }
+        let names: Vec<String> = self.jobs().iter().map(ToString::to_string).collect();
+        let says = if names.is_empty() { "no jobs here".into() } else { format!("jobs here: {}", names.join(", ")) };
+        Ok(JobStatus { says, ..status })
+    }
+
     fn jobs(&self) -> Vec<JobName> {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| JobName::parse(entry.file_name().to_str()?).ok());
@@ -122,6 +141,12 @@ impl JobsDir {
         names.sort();
         names
     }
+}
+
+/// Returns the only name that begins like this one; `None` if there is none, or if several do.
+fn completed<'a>(prefix: &JobName, names: &'a [JobName]) -> Option<&'a JobName> {
+    let mut matching = names.iter().filter(|name| name.as_str().starts_with(prefix.as_str()));
+    matching.next().filter(|_| matching.next().is_none())
 }
 
 /// The directory of a job on this node.
@@ -313,7 +338,7 @@ fn spawn(job: &JobDir, order: &JobSpec, mut lock: File) -> std::io::Result<()> {
 
 fn send_statuses(jobs_dir: &JobsDir, jobs: &[JobName]) -> Result<(), CliError> {
     let jobs = if jobs.is_empty() { jobs_dir.jobs() } else { jobs.to_vec() };
-    let statuses = jobs.iter().map(|job| jobs_dir.job(job).status(false)).collect::<Result<_, _>>()?;
+    let statuses = jobs.iter().map(|job| jobs_dir.status(job)).collect::<Result<_, _>>()?;
     send(ResponseBody::Statuses(statuses))
 }
 
@@ -376,6 +401,15 @@ fn last_message(log: &str, state: JobState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn job_name_is_completed_unless_ambiguous() {
+        let names = ["quick-03c4f594", "storage-1", "storage-2"].map(|name| JobName::parse(name).unwrap());
+        let full = |prefix| completed(&JobName::parse(prefix).unwrap(), &names).map(JobName::as_str);
+        assert_eq!(full("quick"), Some("quick-03c4f594"));
+        assert_eq!(full("storage-2"), Some("storage-2"));
+        assert_eq!((full("storage"), full("uick")), (None, None));
+    }
 
     #[test]
     fn last_message_of_a_log_is_returned() {

@@ -138,7 +138,7 @@ pub enum SurveyFormat {
 /// `nearfar fleet status` and `nearfar fleet collect`
 #[derive(Args, Debug)]
 pub struct FleetQueryArgs {
-    /// Names of jobs, as shown by status [default: all]
+    /// Names of jobs as shown by status, or their beginnings [default: all]
     #[arg(value_name = "NAME", value_parser = JobName::parse)]
     pub names: Vec<JobName>,
     #[command(flatten)]
