@@ -44,13 +44,36 @@ pub(crate) fn remarks(value: &ComparedValue, baseline: Option<&ComparedValue>) -
     replication.map(str::to_string).into_iter().chain(suspect_remark(value.counts())).chain(of_baseline).collect()
 }
 
+/// Marks a figure of a table that rests mostly on suspect trials. A note below the table explains it once, instead of a
+/// remark in every cell.
+pub(crate) const SUSPECT_MARK: &str = "*";
+
+/// Remarks on a figure of a table: that of single runs, and the mark of suspect trials.
+pub(crate) fn table_remarks(value: &ComparedValue, baseline: Option<&ComparedValue>) -> Vec<String> {
+    let replication = value.replication.and_then(replication_remark);
+    with_mark(replication, value.rests_on_suspect(baseline))
+}
+
+/// The same for a mean.
+pub(crate) fn mean_table_remarks(mean: &GeomeanChange) -> Vec<String> {
+    with_mark(mean.replication.and_then(replication_remark), of_mean(mean).is_most())
+}
+
+fn with_mark(replication: Option<&str>, is_suspect: bool) -> Vec<String> {
+    replication.into_iter().chain(is_suspect.then_some(SUSPECT_MARK)).map(str::to_string).collect()
+}
+
+fn of_mean(mean: &GeomeanChange) -> SuspectCount {
+    SuspectCount { suspect: mean.suspect, trials: mean.trials }
+}
+
 /// A remark on a figure that rests mostly on suspect trials.
 pub(crate) fn suspect_remark(counts: SuspectCount) -> Option<String> {
     counts.is_most().then(|| format!("{} of {} trials suspect", counts.suspect, counts.trials))
 }
 
 pub(crate) fn mean_remarks(mean: &GeomeanChange) -> Vec<String> {
-    let suspect = suspect_remark(SuspectCount { suspect: mean.suspect, trials: mean.trials });
+    let suspect = suspect_remark(of_mean(mean));
     mean.replication.and_then(replication_remark).map(str::to_string).into_iter().chain(suspect).collect()
 }
 
@@ -88,14 +111,19 @@ pub(crate) fn footnotes(comparison: &Comparison) -> Vec<String> {
 /// Numbers of suspect trials of each column; `None` without any.
 fn suspect_note(comparison: &Comparison) -> Option<String> {
     let of_column = |column: &String| {
-        let values = || comparison.rows.iter().filter(|row| row.main).filter_map(|row| row.values.get(column));
+        let values = comparison.rows.iter().filter(|row| row.main).filter_map(|row| row.values.get(column));
         let (suspect, all) =
-            values().fold((0, 0), |(suspect, all), value| (suspect + value.suspect, all + value.samples));
+            values.fold((0, 0), |(suspect, all), value| (suspect + value.suspect, all + value.samples));
         (suspect > 0).then(|| format!("{} {suspect} of {all}", clean(column)))
     };
     let columns: Vec<String> = comparison.columns.iter().filter_map(of_column).collect();
     let what = "suspect trials, which were disturbed and may differ for this reason";
-    (!columns.is_empty()).then(|| format!("{what}: {}; --strict leaves them out", columns.join(", ")))
+    let values = || comparison.rows.iter().flat_map(|row| row.values.values());
+    let is_marked = values().any(|value| value.counts().is_most());
+    let mark =
+        if is_marked { format!("; {SUSPECT_MARK} marks figures that rest mostly on them") } else { String::new() };
+    (!columns.is_empty() || is_marked)
+        .then(|| format!("{what}: {}{mark}; --strict leaves them out", columns.join(", ")))
 }
 
 /// Numbers of claimed differences, and of those that chance alone would claim; `None` for few differences.

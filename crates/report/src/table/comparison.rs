@@ -8,7 +8,7 @@ use model::values::workload::Better;
 
 use super::columns::better_word;
 use super::efficiency::{EFFICIENCY, efficiency_grid, efficiency_markdown_with, efficiency_with};
-use crate::comparison_notes::{baseline_value, footnotes, mean_remarks, remarks, suspect_remark};
+use crate::comparison_notes::{SUSPECT_MARK, baseline_value, footnotes, mean_table_remarks, table_remarks};
 use crate::grid::{CellKind, Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::Digits;
 use crate::stamp;
@@ -90,13 +90,10 @@ pub(crate) fn comparison_grid(comparison: &Comparison, digits: Digits) -> Grid {
             match comparison.baseline_of(column) {
                 Some(_) if value.is_some_and(|value| value.change_percent.is_some()) => {
                     let cell = joined(parts(row, value, digits));
-                    remarked(cell, value.map(|value| remarks(value, baseline_value(comparison, row, column))))
+                    remarked(cell, value.map(|value| table_remarks(value, baseline_value(comparison, row, column))))
                 }
                 // Without a value of the baseline there is no change; the value itself is known.
-                _ => remarked(
-                    own(row, value, digits),
-                    value.map(|value| suspect_remark(value.counts()).into_iter().collect()),
-                ),
+                _ => remarked(own(row, value, digits), value.map(|value| table_remarks(value, None))),
             }
         }));
         grid.rows.push(cells);
@@ -167,7 +164,7 @@ pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
         for mean in means(comparison).iter().filter(|mean| mean.threads == threads) {
             let mut cells = vec![GridCell::plain(&mean.name), GridCell::muted(&basis(mean))];
             let [words, ends] = mean_parts(mean, digits);
-            cells.extend([words, remarked(ends, Some(mean_remarks(mean)))]);
+            cells.extend([words, remarked(ends, Some(mean_table_remarks(mean)))]);
             grid.rows.push(cells);
         }
     }
@@ -178,11 +175,11 @@ pub(crate) fn long_grid(comparison: &Comparison, digits: Digits) -> Grid {
 fn change_cells(comparison: &Comparison, row: &ComparisonRow, column: &str, digits: Digits) -> [GridCell; 2] {
     let value = row.values.get(column);
     if comparison.baseline_of(column).is_none() {
-        let remarks = value.map(|value| suspect_remark(value.counts()).into_iter().collect());
+        let remarks = value.map(|value| table_remarks(value, None));
         return [GridCell::muted("baseline"), remarked(GridCell::plain(""), remarks)];
     }
     let [words, ends] = parts(row, value, digits);
-    [words, remarked(ends, value.map(|value| remarks(value, baseline_value(comparison, row, column))))]
+    [words, remarked(ends, value.map(|value| table_remarks(value, baseline_value(comparison, row, column))))]
 }
 
 /// The means. Empty for a single test, whose mean adds no information.
@@ -249,14 +246,18 @@ fn joined_mean(mean: &GeomeanChange, digits: Digits) -> GridCell {
     if is_none_seen {
         cell.text += &format!(", {}", held(NONE_SEEN));
     }
-    remarked(cell, Some(mean_remarks(mean)))
+    remarked(cell, Some(mean_table_remarks(mean)))
 }
 
 /// Adds remarks to a cell.
 fn remarked(mut cell: GridCell, remarks: Option<Vec<String>>) -> GridCell {
     for remark in remarks.unwrap_or_default() {
-        let separator = if cell.text.is_empty() { "" } else { ", " };
-        cell.text += &format!("{separator}{}", held(&remark));
+        let separator = match (cell.text.is_empty(), remark.as_str()) {
+            (true, _) => "",
+            (false, SUSPECT_MARK) => " ",
+            (false, _) => ", ",
+        };
+        cell.text += &held(&format!("{separator}{remark}"));
     }
     cell
 }

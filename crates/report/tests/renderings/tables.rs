@@ -7,6 +7,7 @@ use model::values::plan::{Plan, StoppingRule};
 use model::values::record::{EndReason, RunId, RunRecord, RunSummary, VerdictCounts};
 use model::values::units::Nanos;
 use model::values::workload::Better;
+use report::number::Digits;
 use report::table::{self, Metrics, PolicyLines};
 use report::{TextStyle, json};
 
@@ -103,6 +104,29 @@ fn a_comparison_on_a_wide_terminal() {
 #[test]
 fn a_comparison_as_markdown() {
     assert_snapshot!(table::comparison_markdown(comparison(&run())));
+}
+
+/// Every cell repeated `2 of 2 trials suspect, baseline 2 of 2 trials suspect`.
+#[test]
+fn suspect_figures_are_marked_and_explained_once() {
+    let run = run();
+    let mut comparison = comparison(&run).clone();
+    for value in comparison.rows.iter_mut().flat_map(|row| row.values.values_mut()) {
+        value.suspect = value.samples;
+    }
+    let terminal = |style| table::comparison(&comparison, style);
+    let written = [
+        terminal(&LOOK),
+        terminal(&WIDE),
+        table::comparison_markdown(&comparison),
+        table::comparison_html(&comparison, Digits::default()),
+    ];
+    for text in written.map(|text| text.replace(['\n', '\u{a0}'], " ")) {
+        assert!(text.contains(" *") || text.contains(" \\*"), "{text}");
+        assert!(!text.contains("trials suspect"), "{text}");
+        assert_eq!(text.matches("suspect trials, which were disturbed").count(), 1, "{text}");
+        assert_eq!(text.matches("* marks figures that rest mostly on them").count(), 1, "{text}");
+    }
 }
 
 #[test]
