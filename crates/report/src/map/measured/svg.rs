@@ -25,6 +25,10 @@ const LEGEND_WIDTH: f64 = 210.0;
 /// Opacity of the middle, which would look unmeasured without colour, and of the extremes, on which text stays readable.
 const OPACITY: (f64, f64) = (0.08, 0.4);
 
+/// Minimum half-width of the colour scale, relative to its middle. Full colours for smaller differences would suggest that
+/// they matter: maps of the same idle machine differ by a few percent from run to run.
+const HALF_SCALE_MIN: f64 = 0.05;
+
 /// A matrix of values.
 struct Matrix<'a> {
     title: String,
@@ -142,8 +146,7 @@ impl Svg {
                 self.label("c q", left + width * (column as f64 + 0.5), first - 5.0, text);
             }
         }
-        let medians = matrix.cells.iter().flatten().flatten().map(|value| value.median);
-        let (low, high) = medians.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+        let scale = HeatScale::of(matrix);
         let row_height = if matrix.rows.len() > 32 { width.max(6.0) } else { ROW_HEIGHT };
         for (row, name) in matrix.rows.iter().enumerate() {
             let y = first + row_height * row as f64;
@@ -153,7 +156,7 @@ impl Svg {
             for (column, value) in matrix.cells[row].iter().enumerate() {
                 let x = left + width * column as f64;
                 let words = format!("{name} to {}", matrix.columns[column]);
-                let heat = value.map(|value| heat(value.median, (low, high), matrix.better));
+                let heat = value.map(|value| scale.heat(value.median, matrix.better));
                 if let (Some(value), true) = (value, numbered) {
                     let (x, y) = (x + width / 2.0, y + row_height / 2.0 + 4.0);
                     self.label("c", x, y, &significant(value.median));
@@ -180,9 +183,66 @@ fn column_width(matrix: &Matrix<'_>) -> f64 {
     COLUMN_WIDTH.min(CELLS_WIDTH / matrix.columns.len().max(1) as f64)
 }
 
-/// The opacity of a cell, positive if the value is worse than the middle of its matrix.
-fn heat(value: f64, (low, high): (f64, f64), better: Better) -> f64 {
-    let above = if high > low { 2.0 * (value - low) / (high - low) - 1.0 } else { 0.0 };
-    let worse = if better == Better::Lower { above } else { -above };
-    (OPACITY.0 + worse.abs() * (OPACITY.1 - OPACITY.0)).copysign(worse)
+/// The values between which a matrix is coloured.
+struct HeatScale {
+    middle: f64,
+    half: f64,
+}
+
+impl HeatScale {
+    /// Spans the values, but at least what their intervals and [`HALF_SCALE_MIN`] leave open.
+    fn of(matrix: &Matrix<'_>) -> Self {
+        let values = || matrix.cells.iter().flatten().flatten();
+        let (low, high) = values()
+            .map(|value| value.median)
+            .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+        let middle = (low + high) / 2.0;
+        let half_interval = |value: &&MeasuredValue| Some((value.ci_high? - value.ci_low?) / 2.0);
+        let unresolved = values().filter_map(half_interval).fold(HALF_SCALE_MIN * middle.abs(), f64::max);
+        Self { middle, half: ((high - low) / 2.0).max(unresolved) }
+    }
+
+    /// The opacity of a cell, positive if the value is worse than the middle.
+    fn heat(&self, value: f64, better: Better) -> f64 {
+        let above = if self.half > 0.0 { (value - self.middle) / self.half } else { 0.0 };
+        let worse = if better == Better::Lower { above } else { -above };
+        (OPACITY.0 + worse.abs() * (OPACITY.1 - OPACITY.0)).copysign(worse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(median: f64, half: Option<f64>) -> MeasuredValue {
+        let (ci_low, ci_high) = (half.map(|half| median - half), half.map(|half| median + half));
+        MeasuredValue { unit: "ns".into(), median, ci_low, ci_high, samples: vec![median; 3], suspect: 0 }
+    }
+
+    /// The opacities of the smallest and the largest of two values.
+    fn heats(values: &[MeasuredValue; 2], better: Better) -> [f64; 2] {
+        let matrix = Matrix {
+            title: String::new(),
+            rows: vec!["a".into()],
+            columns: vec!["b".into(), "c".into()],
+            cells: vec![values.iter().map(Some).collect()],
+            better,
+        };
+        let scale = HeatScale::of(&matrix);
+        values.each_ref().map(|value| scale.heat(value.median, better))
+    }
+
+    #[test]
+    fn unresolved_differences_have_pale_colours() {
+        let full = |heat: f64| (heat.abs() - OPACITY.1).abs() < 1e-9;
+        let pale = |heat: f64| heat.abs() < (OPACITY.0 + OPACITY.1) / 2.0;
+        let wide = heats(&[value(50.0, Some(1.0)), value(100.0, Some(1.0))], Better::Lower);
+        assert!(wide.iter().all(|heat| full(*heat)) && wide[0] < 0.0 && wide[1] > 0.0, "{wide:?}");
+        let rate = heats(&[value(50.0, None), value(100.0, None)], Better::Higher);
+        assert!(rate[0] > 0.0 && rate[1] < 0.0, "{rate:?}");
+        let equal = heats(&[value(100.0, None), value(101.0, None)], Better::Lower);
+        assert!(equal.iter().all(|heat| pale(*heat)), "{equal:?}");
+        let noisy = heats(&[value(50.0, Some(80.0)), value(100.0, Some(80.0))], Better::Lower);
+        assert!(noisy.iter().all(|heat| pale(*heat)), "{noisy:?}");
+    }
 }
