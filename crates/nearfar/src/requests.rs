@@ -11,6 +11,7 @@ use model::values::placement::Placement;
 use model::values::shell::quote_argv;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
+use report::Theme;
 use store::Store;
 
 use crate::app::catalogue::MapRequest;
@@ -19,12 +20,21 @@ use crate::app::results_file::ResultsFile;
 use crate::app::run_guard::GuardRequest;
 use crate::app::session::SessionRequest;
 use crate::app::target_machine::MachineRequest;
-use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, RunArgs};
+use crate::cli::{GlobalArgs, GuardArgs, MachineArgs, MapArgs, PictureTheme, RunArgs};
 use crate::error::{CliError, CliStatus};
 use crate::suggestion;
 
 pub use server::{metric_label, metric_objective, metric_parameters, server_and_load, server_parameters};
 pub use subject::{Subject, inspect_error};
+
+/// Returns the theme of a picture.
+pub fn theme(theme: Option<PictureTheme>) -> Theme {
+    match theme {
+        Some(PictureTheme::Light) => Theme::Light,
+        Some(PictureTheme::Dark) => Theme::Dark,
+        Some(PictureTheme::Auto) | None => Theme::Auto,
+    }
+}
 
 pub fn session(machine: &MachineArgs, guard: &GuardArgs, common: &GlobalArgs) -> SessionRequest {
     let GuardArgs { quieten, fix_frequency, ban_irqbalance, wait, settings_root } = guard;

@@ -3,6 +3,8 @@
 
 use askama::Template;
 
+use crate::figure_style::Theme;
+
 /// The words of the legend of heat maps. The fuller colour is the larger distance.
 pub(crate) const BETTER: &str = "better: faster";
 pub(crate) const WORSE: &str = "worse: slower";
@@ -14,6 +16,7 @@ const LEGEND_HEAT: f64 = 0.6;
 #[derive(Default, Template)]
 #[template(path = "picture.svg")]
 pub(crate) struct Svg {
+    pub(crate) theme: Theme,
     pub(crate) title: String,
     pub(crate) description: String,
     pub(crate) width: String,

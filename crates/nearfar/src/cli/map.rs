@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{GuardArgs, MachineArgs};
+use super::{GuardArgs, MachineArgs, PictureTheme};
 
 /// `nearfar map`
 #[derive(Args, Debug)]
@@ -18,6 +18,9 @@ pub struct MapCommandArgs {
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: MapFormat,
+    /// Colours of an SVG picture [default: auto]
+    #[arg(long, value_enum)]
+    pub theme: Option<PictureTheme>,
     /// Write to FILE instead of stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

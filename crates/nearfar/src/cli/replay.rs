@@ -39,6 +39,7 @@ const OMITTED: &[&str] = &[
     "ban_irqbalance",
     "wait",
     "settings_root",
+    "theme",
 ];
 
 impl Cli {

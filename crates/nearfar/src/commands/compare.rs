@@ -11,11 +11,11 @@ use report::number::Digits;
 use report::{FigureStyle, Theme};
 
 use crate::app::compare::{CompareRequest, Compared, column_table, table_comparison, table_index};
-use crate::cli::{CompareArgs, GlobalArgs, PictureTheme, Suite, TableFormat};
+use crate::cli::{CompareArgs, GlobalArgs, Suite, TableFormat};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::png::png;
-use crate::requests::existing_store;
+use crate::requests::{existing_store, theme};
 
 /// Compares stored or exported runs, or the columns of an imported table.
 pub fn run(args: &CompareArgs, common: &GlobalArgs) -> CommandResult {
@@ -94,12 +94,10 @@ fn pretty(value: &serde_json::Value) -> Result<String, CliError> {
 }
 
 fn figure_style(args: &CompareArgs, source: String) -> FigureStyle {
-    let theme = match args.theme.unwrap_or(PictureTheme::Auto) {
-        PictureTheme::Light => Theme::Light,
-        PictureTheme::Dark => Theme::Dark,
+    let theme = match theme(args.theme) {
         // A PNG has fixed colours.
-        PictureTheme::Auto if args.format == TableFormat::Png => Theme::Light,
-        PictureTheme::Auto => Theme::Auto,
+        Theme::Auto if args.format == TableFormat::Png => Theme::Light,
+        theme => theme,
     };
     FigureStyle { theme, source }
 }

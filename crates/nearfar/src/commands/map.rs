@@ -9,6 +9,7 @@ use crate::app::target_machine;
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
+use crate::requests::theme;
 
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     if args.measured.measure || args.measured.run.is_some() {
@@ -46,7 +47,7 @@ fn rendered(args: &MapCommandArgs) -> Result<String, CliError> {
     let counts = counts.map_err(|error| CliError::failure(format!("/proc/interrupts: {error}")))?;
     Ok(match args.format {
         MapFormat::Json => pretty(&report::map::json(&topology, settings.as_ref(), counts.as_ref()))?,
-        MapFormat::Svg => report::map::svg(&topology, None),
+        MapFormat::Svg => report::map::svg(&topology, None, theme(args.theme)),
         MapFormat::Numactl => {
             let free = args.from.is_none().then(machine::nodes::free_by_node);
             report::map::numactl(&topology, free.as_ref())

@@ -21,6 +21,7 @@ use super::stacked::{BARS_MAX, ROWS_MAX, StackedFigure};
 use super::sweep;
 use super::table::HtmlTable;
 use super::{ComparedPart, PageLimits, RunSection};
+use crate::figure_style::Theme;
 use crate::grid::{Grid, GridCell};
 use crate::map as maps;
 use crate::number::date;
@@ -120,7 +121,7 @@ impl RunPart {
             race,
             winner: answer.and_then(|answer| winner(record, answer)),
             size,
-            measured: map.map(|map| maps::measured::svg(map, record.stamp())),
+            measured: map.map(|map| maps::measured::svg(map, record.stamp(), Theme::Auto)),
             compared,
             results: HtmlTable::new("Medians over trials", headed_grid(record, finding, Metrics::Main), limits.rows),
             all_results: several.then(all),
@@ -145,7 +146,7 @@ impl RunPart {
             ),
             pictures: pictures(record),
             same_machine: same.map(|other| clean(&other.record.id.0)),
-            machine: if same.is_some() { String::new() } else { maps::svg(topology, None) },
+            machine: if same.is_some() { String::new() } else { maps::svg(topology, None, Theme::Auto) },
             machine_folded: topology.counts().pus > OPEN_CPUS_MAX,
             notes: topology.notes.iter().map(|note| clean(note)).collect(),
             settings: settings_table(&record.machine.settings, limits.rows),
@@ -427,7 +428,7 @@ fn winner(record: &RunRecord, answer: &PlaceResult) -> Option<(String, String)> 
     };
     let placement = placements(record).into_iter().find(is_it)?;
     let drawn = record.machine.topology.counts().pus <= OPEN_CPUS_MAX;
-    drawn.then(|| (clean(&placement.name), maps::svg(&record.machine.topology, Some(placement))))
+    drawn.then(|| (clean(&placement.name), maps::svg(&record.machine.topology, Some(placement), Theme::Auto)))
 }
 
 /// Figures of pinned placements, each with its name.
@@ -437,7 +438,7 @@ fn pictures(record: &RunRecord) -> Vec<(String, String)> {
         return Vec::new();
     }
     let seated = placements(record).into_iter().filter(|placement| placement.is_pinned()).take(PICTURES_MAX);
-    seated.map(|placement| (clean(&placement.name), maps::svg(topology, Some(placement)))).collect()
+    seated.map(|placement| (clean(&placement.name), maps::svg(topology, Some(placement), Theme::Auto))).collect()
 }
 
 fn settings_table(settings: &Settings, rows_max: usize) -> Option<HtmlTable> {

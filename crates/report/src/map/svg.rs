@@ -8,6 +8,7 @@ use model::values::units::thread_count;
 
 use super::cores::{Core, all_cores, cache_label, common, core_at};
 use super::outline::node_facts;
+use crate::figure_style::Theme;
 use crate::style::clean;
 
 /// The width at which boxes wrap: the text column of a page.
@@ -25,13 +26,14 @@ const CHARACTER: f64 = 6.7;
 const CHARACTER_SMALL: f64 = 5.8;
 
 /// Draws the topology. CPUs and memory of a placement are highlighted.
-pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
+pub fn svg(topology: &Topology, placement: Option<&Placement>, theme: Theme) -> String {
     let drawing = Drawing::new(topology, placement);
     let block = drawing.object(0, WIDTH_MAX);
     let legend = drawing.legend();
     let legend_top = block.height + LABEL_HEIGHT + 2.0;
     let legend_width = legend.iter().map(|line| text_width(line, CHARACTER)).fold(0.0, f64::max);
     let picture = SvgWriter {
+        theme,
         title: topology.summary(),
         description: drawing.description(),
         width: number(block.width.max(legend_width)),
@@ -51,6 +53,7 @@ pub fn svg(topology: &Topology, placement: Option<&Placement>) -> String {
 #[derive(Template)]
 #[template(path = "map.svg")]
 struct SvgWriter {
+    theme: Theme,
     title: String,
     description: String,
     width: String,

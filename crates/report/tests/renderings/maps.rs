@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use insta::assert_snapshot;
 use model::values::id_set::{CpuId, NodeId};
 use model::values::units::Bytes;
-use report::{TextStyle, map};
+use report::{TextStyle, Theme, map};
 
 use crate::{fixture, machines};
 
@@ -107,14 +107,14 @@ fn numactl_output_marks_unknown_values() {
 #[test]
 fn a_picture_of_a_placement() {
     let placement = &fixture::placements(4)[1];
-    assert_snapshot!(map::svg(&machines::ryzen(), Some(placement)));
+    assert_snapshot!(map::svg(&machines::ryzen(), Some(placement), Theme::Auto));
 }
 
 /// Every CPU is drawn once, within the bounds of the figure.
 #[test]
 fn figure_of_a_machine_shows_every_cpu() {
     for topology in [machines::ryzen(), machines::rk3399(), machines::grace_cxl(), machines::thirty_two_sockets()] {
-        let svg = map::svg(&topology, None);
+        let svg = map::svg(&topology, None, Theme::Auto);
         let cpus = svg.matches("<rect class=\"pu\"").count();
         assert_eq!(cpus, topology.allowed_cpus.len());
         assert_eq!(svg.matches("<rect class=\"mem\"").count(), topology.nodes.len());
@@ -134,4 +134,14 @@ fn size(svg: &str) -> (f64, f64) {
 fn attribute(text: &str, name: &str) -> f64 {
     let (_, rest) = text.split_once(&format!(" {name}=\"")).unwrap();
     rest.split('"').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn chosen_theme_does_not_depend_on_the_reader() {
+    let drawn = |theme| map::svg(&machines::ryzen(), None, theme);
+    let [auto, light, dark] = [Theme::Auto, Theme::Light, Theme::Dark].map(drawn);
+    assert!(auto.contains("prefers-color-scheme:dark"));
+    assert!([&light, &dark].iter().all(|picture| !picture.contains("prefers-color-scheme")));
+    assert!(light.contains("--ink:#1d2329") && !light.contains("--ink:#e4e8ec"));
+    assert!(dark.contains("--ink:#e4e8ec") && !dark.contains("--ink:#1d2329"));
 }

@@ -14,7 +14,7 @@ use crate::app::target_machine::{read_topology, simulated_file, source};
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
-use crate::requests::{self, existing_store};
+use crate::requests::{self, existing_store, theme};
 use crate::run_output::{end_message, print_plan, status};
 
 /// Measures a map, resumes an unfinished run, or shows the map of a stored run.
@@ -63,7 +63,7 @@ fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), 
             serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::failure)?
         }
         MapFormat::Csv => report::map::measured::csv(record, &map),
-        MapFormat::Svg => report::map::measured::svg(&map, record.stamp()),
+        MapFormat::Svg => report::map::measured::svg(&map, record.stamp(), theme(args.theme)),
         MapFormat::Numactl => report::map::numactl_measured(record, &map),
         MapFormat::Xml => xml(record, &map, args)?,
         _ => report::map::measured::text(record, &map, &output::stdout_style()),

@@ -9,6 +9,7 @@ use model::values::workload::Better;
 
 use super::sheet::{CELLS_WIDTH, LEFT, WIDTH, caption, shortened};
 use super::{curve, loaded};
+use crate::figure_style::Theme;
 use crate::number::significant;
 use crate::stamp;
 use crate::svg::{Svg, SvgRect, pixels};
@@ -39,9 +40,10 @@ struct Matrix<'a> {
 }
 
 /// Draws the map; `stamp` is that of the run that measured it.
-pub fn svg(map: &MeasuredMap, stamp: Stamp) -> String {
+pub fn svg(map: &MeasuredMap, stamp: Stamp, theme: Theme) -> String {
     let stamp = stamp::prefix(stamp);
     let mut picture = Svg {
+        theme,
         title: format!("{stamp}Measured map"),
         description:
             "Heat maps of latency from core to core and from CPUs to memory nodes, and of bandwidth; orange is \
