@@ -1,22 +1,11 @@
 //! Pictures and tables for articles: themes, the source line, PNG and HTML.
 
-use std::path::Path;
-use std::process::{Command, Output};
+#[allow(dead_code)] // other tests use the rest
+mod results_dir;
+
+use crate::results_dir::{nearfar, stdout};
 
 const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
-
-fn nearfar(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(dir.join("results.db")).args(args).env_remove("NEARFAR_STORE");
-    command.env("NEARFAR_STATE", dir.join("state"));
-    command.output().expect("the program starts")
-}
-
-fn stdout(dir: &Path, args: &[&str]) -> String {
-    let output = nearfar(dir, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the output is text")
-}
 
 fn measured() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");

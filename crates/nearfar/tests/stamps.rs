@@ -1,31 +1,16 @@
 //! Stamps of results that say nothing about a machine: every output of a simulated run has one, and so has every output
 //! of a smoke test, which is never the latest run while there is another.
 
+mod results_dir;
+
 use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::results_dir::{json, nearfar, stdout};
+
 /// A simulated machine with SMT and two memory nodes.
 const SIM: &str = "pack:2 [numa] core:2 pu:2:7";
-
-fn nearfar(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(dir.join("results.db")).args(args).env_remove("NEARFAR_STORE");
-    // Not the lock of the machine, which other tests hold.
-    command.env("NEARFAR_STATE", dir.join("state"));
-    command.output().expect("the program starts")
-}
-
-fn stdout(dir: &Path, args: &[&str]) -> String {
-    let output = nearfar(dir, args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("the output is text")
-}
-
-fn json(dir: &Path, args: &[&str]) -> Value {
-    serde_json::from_str(&stdout(dir, &[args, &["--format", "json"]].concat())).expect("the output is JSON")
-}
 
 #[test]
 fn every_output_of_a_simulated_run_is_stamped() {

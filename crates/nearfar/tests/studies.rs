@@ -1,26 +1,17 @@
 //! The published studies at small size: each command gives the columns and rows of its study's tables.
 
+#[allow(dead_code)] // other tests use the rest
+mod results_dir;
+
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
 
+use crate::results_dir::{json, nearfar};
+
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
-
-fn nearfar(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.arg("--store").arg(dir.join("results.db")).args(args).env_remove("NEARFAR_STORE");
-    // Not the lock of the machine, which other tests hold.
-    command.env("NEARFAR_STATE", dir.join("state"));
-    command.output().expect("the program starts")
-}
-
-fn json(dir: &Path, args: &[&str]) -> Value {
-    let output = nearfar(dir, &[args, &["--format", "json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).expect("the output is JSON")
-}
 
 /// Runs an experiment on a simulated machine.
 fn simulate(dir: &Path, experiment: &str, model: &str) -> Value {
