@@ -258,8 +258,7 @@ impl<'a> CandidateSet<'a> {
                 if shape.bindings.is_empty() && self.is_limited() {
                     continue;
                 }
-                let memory_excluded = self.limits.memory_excluded.iter().any(|policy| policy.covers(choice));
-                if excluded_shapes.contains(&index) || memory_excluded {
+                if excluded_shapes.contains(&index) || self.limits.excludes(choice) {
                     excluded += 1;
                     continue;
                 }

@@ -19,9 +19,16 @@ pub(super) struct ResolvedSearchSpace {
     pub load_cpus: Option<CpuSet>,
     /// Policies whose CPUs are excluded.
     pub cpus_excluded: Vec<String>,
-    pub memory_excluded: Vec<MemoryExcluded>,
+    memory_excluded: Vec<MemoryExcluded>,
     /// Descriptions of the limits.
     pub notes: Vec<String>,
+}
+
+impl ResolvedSearchSpace {
+    /// Whether the limits exclude a memory choice with any CPUs.
+    pub fn excludes(&self, choice: MemoryChoice) -> bool {
+        self.memory_excluded.iter().any(|policy| policy.covers(choice))
+    }
 }
 
 /// A memory policy that is excluded for all CPUs.
@@ -172,7 +179,7 @@ fn exclusion(topology: &Topology, text: &str) -> Result<Exclusion, String> {
 
 impl MemoryExcluded {
     /// Whether a memory choice is a placement of the excluded policy.
-    pub fn covers(self, choice: MemoryChoice) -> bool {
+    fn covers(self, choice: MemoryChoice) -> bool {
         use MemoryChoice::{Farthest, Interleave, InterleaveTiers, InterleaveUsed, Local, Other, Own, Weighted};
         match self {
             Self::Local => matches!(choice, Local | Own),

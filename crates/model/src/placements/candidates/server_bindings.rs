@@ -43,7 +43,7 @@ pub(super) fn drafts(set: &mut CandidateSet) -> (Vec<Draft>, CandidateCounts) {
                 continue;
             }
             for (choice, memory, first_stage) in server_memory(set, &second) {
-                if set.limits.memory_excluded.iter().any(|policy| policy.covers(choice)) {
+                if set.limits.excludes(choice) {
                     counts.excluded += 1;
                     continue;
                 }
