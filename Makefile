@@ -2,7 +2,7 @@
 # missing.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check check-arm miri bare walks soak bench guest deb static site looks clean
+.PHONY: help setup run test check check-arm miri bare bare-walks walks soak bench guest deb static site looks clean
 NEARFAR = target/release/nearfar
 CARGO ?= cargo
 # All optional features but MPI, and the dependencies of these features without their code (crates/nearfar/Cargo.toml): the
@@ -51,6 +51,9 @@ miri: setup ## run the tests of unsafe code that Miri can execute (nightly toolc
 
 bare: ## the README's commands in a bare Debian, with and without network (40 minutes, root)
 	@scripts/bare
+
+bare-walks: ## the walks at small size in a bare Debian with the Debian package (10 minutes, root)
+	@scripts/bare walks
 
 walks: setup ## the first hour of five kinds of users, timed (ten minutes; needs a quiet machine): scripts/walks
 	@$(CARGO) build --release --bin nearfar
