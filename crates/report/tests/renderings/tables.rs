@@ -114,6 +114,7 @@ fn suspect_figures_are_marked_and_explained_once() {
     for value in comparison.rows.iter_mut().flat_map(|row| row.values.values_mut()) {
         value.suspect = value.samples;
     }
+    let values: usize = comparison.rows.iter().map(|row| row.values.len()).sum();
     let terminal = |style| table::comparison(&comparison, style);
     let written = [
         terminal(&LOOK),
@@ -122,7 +123,8 @@ fn suspect_figures_are_marked_and_explained_once() {
         table::comparison_html(&comparison, Digits::default()),
     ];
     for text in written.map(|text| text.replace(['\n', '\u{a0}'], " ")) {
-        assert!(text.contains(" *") || text.contains(" \\*"), "{text}");
+        // The note has another mark.
+        assert!(text.matches('*').count() > values, "{values} values: {text}");
         assert!(!text.contains("trials suspect"), "{text}");
         assert_eq!(text.matches("suspect trials, which were disturbed").count(), 1, "{text}");
         assert_eq!(text.matches("* marks figures that rest mostly on them").count(), 1, "{text}");
