@@ -3,11 +3,12 @@
 //! or dropped. Must not know the program.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use machine::cgroup::{self, GroupUsage, MemoryCgroup};
-use machine::swap::{self, LARGE_FOLIOS, LoopDevice};
+use machine::cgroup::{self, CompressedUse, GroupUsage, MemoryCgroup};
+use machine::swap::{self, LARGE_FOLIOS, LoopDevice, ZSWAP};
 use machine::undo::{AppliedSettings, SettingsRoot};
 use model::analysis::doctor::refusal;
 use model::values::undo::{GROUP_PREFIX, Restored, SettingTarget};
@@ -30,6 +31,9 @@ pub const DRAM_MIN: Bytes = Bytes(8 << 20);
 /// If more than half of far memory is used, the kernel frees the copies of pages that are also in DRAM.
 const FAR_TIMES_DRAM: u64 = 4;
 const FAR_MIN: u64 = 1 << 30;
+/// Divides the limit into the part that compressed pages may use and the part that is left for pages in use. Data that
+/// cannot be compressed would otherwise fill the limit with pages that the program cannot use.
+const COMPRESSED_PART: u64 = 2;
 
 /// How pages are chosen for eviction and prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +58,8 @@ pub struct ExpansionLimits {
     pub shred: bool,
     /// Whether far memory may be on an unencrypted disk if all swap is encrypted.
     pub allow_unencrypted: bool,
+    /// Whether evicted pages may stay in DRAM, compressed, before they go to disk.
+    pub compressed: bool,
 }
 
 impl ExpansionLimits {
@@ -67,6 +73,7 @@ impl ExpansionLimits {
             far: Bytes((dram.0 * FAR_TIMES_DRAM).max(FAR_MIN)),
             shred: false,
             allow_unencrypted: false,
+            compressed: false,
         }
     }
 }
@@ -82,6 +89,8 @@ pub struct ExpansionStatus {
     pub far_written: Bytes,
     /// Statistics of the controller; `None` without one.
     pub piloted: Option<ControllerStats>,
+    /// Pages that are kept compressed; `None` if the kernel has no zswap that counts towards the limit.
+    pub compressed: Option<CompressedUse>,
 }
 
 /// An expansion in effect.
@@ -142,6 +151,7 @@ impl Expansion {
         let group = make_group(&mut changed, site)?;
         let dram =
             group.limit(budget.dram).map_err(|error| Unavailable::io("cannot limit the memory of a cgroup", &error))?;
+        limit_compressed(budget, &group, &mut changed)?;
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
@@ -200,7 +210,14 @@ impl Expansion {
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
             piloted: self.pilot.as_ref().map(PagingController::stats),
+            compressed: self.group.compressed(),
         }
+    }
+
+    /// Returns the swap areas of others that the kernel fills before this expansion's or in turn with it.
+    pub fn other_swap(&self) -> Vec<String> {
+        let others = self.device.as_ref().map(|device| swap::other_areas(&self.site.root, device.device()));
+        others.and_then(Result::ok).unwrap_or_default()
     }
 
     /// Total time for which processes waited for memory ([`MemoryCgroup::stalled`]).
@@ -245,7 +262,7 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
             .with_hint(format!("use at least {DRAM_MIN}")));
     }
     let probes = machine::expand_probes::read(&site.root);
-    if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered) {
+    if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered, budget.compressed) {
         let command = problem.command.map_or(String::new(), |command| format!(": {command}"));
         return Err(Unavailable {
             what: problem.found,
@@ -284,6 +301,27 @@ fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<Memo
     let dir = mount.join(name);
     changed.set(SETTING, SettingTarget::Group(below(&dir)), machine::undo::THERE)?;
     MemoryCgroup::open(version, &dir).map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
+}
+
+/// Lets the kernel keep evicted pages compressed, or forbids it: zswap may be on for the whole machine, and far memory
+/// would then be DRAM.
+fn limit_compressed(
+    budget: &ExpansionLimits,
+    group: &MemoryCgroup,
+    changed: &mut AppliedSettings,
+) -> Result<(), Unavailable> {
+    let share = if budget.compressed { Bytes(budget.dram.0 / COMPRESSED_PART) } else { Bytes(0) };
+    match group.limit_compressed(share) {
+        Err(error) if error.kind() != ErrorKind::NotFound || budget.compressed => {
+            return Err(Unavailable::io("cannot limit the compressed memory of a cgroup (memory.zswap.max)", &error)
+                .with_hint("use Linux 5.19 or newer with cgroup version 2"));
+        }
+        _ => {}
+    }
+    if budget.compressed {
+        changed.set_together(SETTING, SettingTarget::File(ZSWAP.into()), "Y")?;
+    }
+    Ok(())
 }
 
 fn start_controller(

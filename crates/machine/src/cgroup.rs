@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use model::values::trial::CompressedTraffic;
 use model::values::units::{Bytes, Nanos};
 
 use crate::proc::parse_pressure;
@@ -83,6 +84,16 @@ pub struct GroupUsage {
     pub swap: Bytes,
     /// Page faults that waited for a disk, since the cgroup was created.
     pub major_faults: u64,
+}
+
+/// Pages of a cgroup that are kept compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompressedUse {
+    /// DRAM that they use.
+    pub dram: Bytes,
+    /// Their size before compression.
+    pub held: Bytes,
+    pub traffic: CompressedTraffic,
 }
 
 impl GroupUsage {
@@ -162,6 +173,40 @@ impl MemoryCgroup {
                     major_faults: value("pgmajfault").0,
                 }
             }
+        })
+    }
+
+    /// Limits the DRAM in which its evicted pages are kept compressed (zswap). That DRAM counts towards [`Self::limit`].
+    ///
+    /// # Errors
+    /// `NotFound` if the kernel has no zswap that counts: cgroup version 1, or before Linux 5.19.
+    pub fn limit_compressed(&self, dram: Bytes) -> io::Result<()> {
+        let path = self.dir.join("memory.zswap.max");
+        // The directory of a version 1 cgroup would accept a new file in a recorded tree only.
+        if self.version == Version::V1 || !path.exists() {
+            return Err(ErrorKind::NotFound.into());
+        }
+        std::fs::write(path, dram.0.to_string())
+    }
+
+    /// Returns its compressed pages; `None` if the kernel has no zswap that counts towards the limit.
+    pub fn compressed(&self) -> Option<CompressedUse> {
+        if self.version == Version::V1 {
+            return None;
+        }
+        let text = read_again(&self.stat).ok()?;
+        let value =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+        let page = rustix::param::page_size() as u64;
+        let pages = |name: &str| Bytes(value(name).unwrap_or(0) * page);
+        Some(CompressedUse {
+            dram: Bytes(value("zswap")?),
+            held: Bytes(value("zswapped").unwrap_or(0)),
+            traffic: CompressedTraffic {
+                stored: pages("zswpout"),
+                loaded: pages("zswpin"),
+                written_back: pages("zswpwb"),
+            },
         })
     }
 
@@ -299,7 +344,21 @@ mod tests {
             assert_eq!(held.unused_cache(), Bytes(2048));
             assert_eq!((group.usage().unwrap(), group.held().unwrap()), (Bytes(12288), held), "{name}");
             assert_eq!((group.killed(), group.processes()), (2, vec![7, 9]), "{name}");
+            assert_eq!(group.compressed(), None, "{name}");
+            assert_eq!(group.limit_compressed(Bytes(1)).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
         }
+    }
+
+    #[test]
+    fn compressed_pages_are_read_and_limited() {
+        let stat = "anon 8192\nzswap 4096\nzswapped 16384\nzswpin 1\nzswpout 5\nzswpwb 2\n";
+        let dir = tree(&[("memory.current", "1\n"), ("memory.stat", stat), ("memory.zswap.max", "max\n")]);
+        let group = MemoryCgroup::open(Version::V2, dir.path()).unwrap();
+        let page = rustix::param::page_size() as u64;
+        let traffic = CompressedTraffic { stored: Bytes(5 * page), loaded: Bytes(page), written_back: Bytes(2 * page) };
+        assert_eq!(group.compressed(), Some(CompressedUse { dram: Bytes(4096), held: Bytes(16384), traffic }));
+        group.limit_compressed(Bytes(65536)).unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("memory.zswap.max")).unwrap(), "65536");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::ptr;
 use model::analysis::doctor::ExpandProbes;
 
 use crate::perf::{self, PerfEvent};
-use crate::swap::LARGE_FOLIOS;
+use crate::swap::{LARGE_FOLIOS, ZSWAP};
 use crate::{cgroup, pagemap_scan, sysfs};
 
 const DAC_OVERRIDE: (u32, &str) = (1, "CAP_DAC_OVERRIDE");
@@ -42,6 +42,8 @@ pub fn read(root: &Path) -> ExpandProbes {
         advice: advice(has(SYS_NICE)),
         scan: scan(),
         folios: root.join(LARGE_FOLIOS).exists(),
+        compressed: compressed(root),
+        uncounted: is_uncounted(root),
     }
 }
 
@@ -96,6 +98,21 @@ fn scan() -> bool {
     File::open("/proc/self/pagemap").is_ok_and(|pagemap| pagemap_scan::is_supported(&pagemap))
 }
 
+/// Whether evicted pages can be kept compressed in DRAM that counts towards a limit.
+fn compressed(root: &Path) -> Result<(), String> {
+    match cgroup::site(root)? {
+        (cgroup::Version::V1, _) => Err("cgroup version 1 does not count compressed pages".into()),
+        _ if !root.join(ZSWAP).exists() => Err("the kernel was built without zswap".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether evicted pages of limited programs stay in DRAM that no limit counts.
+fn is_uncounted(root: &Path) -> bool {
+    matches!(cgroup::site(root), Ok((cgroup::Version::V1, _)))
+        && sysfs::read_text(root, ZSWAP).is_ok_and(|text| text.trim() == "Y")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +136,27 @@ mod tests {
         ]);
         let probes = read(full.path());
         assert!(probes.lacking.is_empty() && probes.folios && probes.group.is_ok(), "{probes:?}");
+    }
+
+    #[test]
+    fn compressed_pages_count_with_cgroup_version_2_only() {
+        let one = [
+            ("proc/self/cgroup", "4:memory:/\n"),
+            ("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
+            (ZSWAP, "Y\n"),
+        ];
+        let probes = read(tree(&one).path());
+        assert!(probes.uncounted && probes.compressed.unwrap_err().contains("version 1 does not count"));
+        let two = [
+            ("proc/self/cgroup", "0::/\n"),
+            ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
+            (ZSWAP, "Y\n"),
+        ];
+        let probes = read(tree(&two).path());
+        assert!(!probes.uncounted && probes.compressed.is_ok());
+        let probes = read(tree(&two[..3]).path());
+        assert!(probes.compressed.unwrap_err().contains("without zswap"));
     }
 
     /// The tests of `expand` check that the results are correct.

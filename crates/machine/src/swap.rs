@@ -15,6 +15,8 @@ use crate::sysfs;
 
 /// Setting for folios of 64 KiB, which the kernel can swap as a whole at a fraction of the cost of single pages.
 pub const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+/// Whether the kernel keeps evicted pages compressed in DRAM (zswap): `Y` or `N`, for the whole machine.
+pub const ZSWAP: &str = "sys/module/zswap/parameters/enabled";
 /// Highest swap priority, so that the kernel uses this swap before any other. The range is 0 to 32767.
 const PRIORITY: libc::c_int = 32767;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
@@ -166,6 +168,21 @@ pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
     Ok(text.lines().skip(1).any(|line| line.split_whitespace().next() == Some(&device)))
 }
 
+/// Returns the other swap areas that the kernel fills before a device of [`PRIORITY`] or in turn with it.
+///
+/// # Errors
+/// If `/proc/swaps` cannot be read.
+pub fn other_areas(root: &Path, device: &Path) -> io::Result<Vec<String>> {
+    let text = sysfs::read_text(root, "proc/swaps")?;
+    let device = device.to_string_lossy();
+    let area = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let (name, priority) = (fields.next()?, fields.next_back()?);
+        (name != device && priority.parse::<libc::c_int>().ok()? >= PRIORITY).then(|| name.to_string())
+    };
+    Ok(text.lines().skip(1).filter_map(area).collect())
+}
+
 /// swapon(2).
 pub(crate) fn on(device: &Path) -> io::Result<()> {
     let path = c_path(device)?;
@@ -213,10 +230,11 @@ mod tests {
         let dir = tree(&[
             (
                 "proc/swaps",
-                "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t0\t\t100\n",
+                "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t0\t\t100\n/dev/loop4 partition 4 0 32767\n/swap file 4 0 -2\n",
             ),
             ("sys/block/loop1/loop/backing_file", "/var/tmp/#77 (deleted)\n"),
         ]);
+        assert_eq!(other_areas(dir.path(), Path::new("/dev/loop1")).unwrap(), ["/dev/loop4"]);
         assert!(is_on(dir.path(), Path::new("/dev/loop1")).unwrap());
         assert!(!is_on(dir.path(), Path::new("/dev/loop")).unwrap());
         assert_eq!(backing(dir.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));

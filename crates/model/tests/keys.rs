@@ -245,7 +245,7 @@ fn cell_key_is_this_text() {
         memory: MemoryPolicy::Interleave(nodes()),
         server_cpus: cpus("4-5,9"),
         interrupts: vec![route(cpus("2-3")), route(CpuSet::new())],
-        budget: Some(DramBudget { dram: Bytes(3 << 29), steered: true }),
+        budget: Some(DramBudget { dram: Bytes(3 << 29), steered: true, compressed: false }),
         files: Some(FilePolicy::Interleave(nodes())),
         copies_text: true,
     };
@@ -255,7 +255,7 @@ fn cell_key_is_this_text() {
     let parts = "dram=expand:1.5GiB files=interleave 0-1,3 text=copy";
     let key = format!("{stream} @ compact+interleave {placed} {interrupts} {parts}");
     assert_eq!(full_cell.key, key);
-    assert_eq!(DramBudget { dram: Bytes(1 << 30), steered: false }.name(), "swap:1GiB");
+    assert_eq!(DramBudget { dram: Bytes(1 << 30), steered: false, compressed: false }.name(), "swap:1GiB");
     let policies = [
         (MemoryPolicy::Kernel, "kernel"),
         (MemoryPolicy::Local, "local"),

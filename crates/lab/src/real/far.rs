@@ -35,7 +35,12 @@ pub struct FarConfig {
 /// Sets up an expansion. Call it on the thread that will start the program.
 pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, Arc<File>), TrialStatus> {
     let engine = if budget.steered { PagingMode::Steered } else { PagingMode::Plain };
-    let budget = ExpansionLimits { engine, directory: far.directory.clone(), ..ExpansionLimits::of(budget.dram) };
+    let budget = ExpansionLimits {
+        engine,
+        directory: far.directory.clone(),
+        compressed: budget.compressed,
+        ..ExpansionLimits::of(budget.dram)
+    };
     let expansion = Expansion::start(&budget, &far.site.own()).map_err(|error| status(&error))?;
     let entrance = expansion.cgroup_procs().map_err(|error| status(&error))?;
     Ok((expansion, Arc::new(entrance)))
@@ -45,6 +50,7 @@ pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, A
 pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
     let dram = expansion.dram();
     expansion.kill_all();
+    let other_swap = expansion.other_swap();
     let (state, restored) = expansion.stop();
     if let Some(left) = restored.iter().find(|restored| !restored.is_settled()) {
         return Err(TrialStatus::Failed(format!("{left}; hint: nearfar restore tries again")));
@@ -56,6 +62,8 @@ pub(super) fn end(expansion: Expansion) -> Result<DramBudgetUse, TrialStatus> {
         killed: state.killed,
         prefetched: state.piloted.map(|piloted| Bytes(piloted.counts.fetched * farmem::page_bytes())),
         controller_cpu: state.piloted.map(|piloted| Nanos((piloted.cpu * 1e9) as u64)),
+        compressed: state.compressed.map(|compressed| compressed.traffic),
+        other_swap,
     })
 }
 

@@ -19,7 +19,8 @@ use model::values::placement::Route;
 use model::values::plan::stream;
 use model::values::topology::Topology;
 use model::values::trial::{
-    DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, ThreadBinding, Trial, TrialOutcome, TrialStatus,
+    CompressedTraffic, DeviceInterrupt, DramBudgetUse, Evidence, FarMemory, ThreadBinding, Trial, TrialOutcome,
+    TrialStatus,
 };
 use model::values::units::{Bytes, Nanos};
 use model::values::workload::WorkloadSpec;
@@ -104,6 +105,8 @@ fn budget(trial: &Trial) -> Option<DramBudgetUse> {
         killed: 0,
         prefetched: fetched,
         controller_cpu: pilot_cpu,
+        compressed: asked.compressed.then(CompressedTraffic::default),
+        other_swap: Vec::new(),
     })
 }
 

@@ -167,7 +167,7 @@ mod tests {
         let mut values = BTreeMap::new();
         let mut cells = Vec::new();
         for (gib, steered, change, low, high) in points {
-            let budget = DramBudget { dram: Bytes(gib << 30), steered: *steered };
+            let budget = DramBudget { dram: Bytes(gib << 30), steered: *steered, compressed: false };
             let name = format!("kernel+{}", budget.name());
             let placement = Placement { name: name.clone(), budget: Some(budget), ..Placement::kernel(1) };
             let (workload, test) = ("command".to_string(), "command".to_string());

@@ -10,6 +10,8 @@ use crate::values::units::Bytes;
 
 /// Prefix of the part of a placement's name that limits DRAM, and whether the paging controller runs.
 pub(crate) const BUDGET_PREFIXES: [(&str, bool); 2] = [("expand:", true), ("swap:", false)];
+/// Part of a placement's name that lets a DRAM limit keep evicted pages compressed.
+pub(crate) const COMPRESSED: &str = "compressed";
 
 /// Name of the placement that binds nothing, the default baseline.
 pub(crate) const KERNEL: &str = "kernel";
@@ -103,6 +105,9 @@ pub struct DramBudget {
     pub dram: Bytes,
     /// Whether the paging controller manages swap, as in `nearfar expand`; otherwise the kernel swaps on its own.
     pub steered: bool,
+    /// Whether evicted pages may stay in DRAM, compressed and counted towards the limit (zswap), before they go to disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compressed: bool,
 }
 
 impl Placement {
@@ -222,10 +227,9 @@ impl Route {
 }
 
 impl DramBudget {
-    /// Returns the part of a placement's name: `expand:1GiB`.
+    /// Returns the part of a placement's name: `expand:1GiB`, `swap:1GiB+compressed`.
     pub fn name(self) -> String {
-        let (prefix, _) = BUDGET_PREFIXES[usize::from(!self.steered)];
-        format!("{prefix}{}", self.dram)
+        self.name_with(&self.dram.to_string())
     }
 
     /// Like [`DramBudget::name`], but never rounded.
@@ -233,12 +237,18 @@ impl DramBudget {
         if Bytes::parse(&self.dram.to_string()) == Ok(self.dram) {
             return self.name();
         }
+        self.name_with(&self.dram.0.to_string())
+    }
+
+    fn name_with(self, dram: &str) -> String {
         let (prefix, _) = BUDGET_PREFIXES[usize::from(!self.steered)];
-        format!("{prefix}{}", self.dram.0)
+        let suffix = if self.compressed { format!("+{COMPRESSED}") } else { String::new() };
+        format!("{prefix}{dram}{suffix}")
     }
 
     pub(crate) fn reason(self) -> String {
         let method = if self.steered { "managed by the paging controller" } else { "in the kernel's own swap" };
-        format!("at most {} of DRAM, the rest far, {method}", self.dram)
+        let compressed = if self.compressed { ", compressed in DRAM before it goes to disk" } else { "" };
+        format!("at most {} of DRAM, the rest far, {method}{compressed}", self.dram)
     }
 }

@@ -139,7 +139,7 @@ fn placements(request: &SizeRequest, need: Bytes) -> Vec<String> {
     let mut names = vec![BASELINE.to_string()];
     for budget in &request.budgets {
         let dram = budget.resolve(need).max(farmem::DRAM_MIN);
-        let budgets = request.steered.iter().map(|steered| DramBudget { dram, steered: *steered });
+        let budgets = request.steered.iter().map(|steered| DramBudget { dram, steered: *steered, compressed: false });
         names.extend(budgets.map(|budget| format!("{BASELINE}+{}", budget.exact_name())));
     }
     names.dedup();

@@ -41,8 +41,28 @@ const RATE_INTERVAL: Duration = Duration::from_secs(1);
 struct Summary {
     dram: Bytes,
     wall: Duration,
-    max_far: Bytes,
+    peaks: Peaks,
     state: ExpansionStatus,
+}
+
+/// Largest use of memory beyond that of pages in use.
+#[derive(Clone, Copy, Default)]
+struct Peaks {
+    /// Evicted memory, compressed or on disk.
+    far: Bytes,
+    /// Evicted memory that was kept compressed, before compression.
+    compressed: Bytes,
+    /// DRAM that the compressed memory used.
+    compressed_dram: Bytes,
+}
+
+impl Peaks {
+    fn update(&mut self, state: &ExpansionStatus) {
+        self.far = self.far.max(state.held.swap);
+        let compressed = state.compressed.unwrap_or_default();
+        self.compressed = self.compressed.max(compressed.held);
+        self.compressed_dram = self.compressed_dram.max(compressed.dram);
+    }
 }
 
 /// The program in the foreground, and its server, which then has the limit.
@@ -67,6 +87,7 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     let signals = forwarded_signals::receive()?;
     let expansion =
         Expansion::start_recorded(&limits, &site(None).own(), trace.clone()).map_err(|error| failure(&error))?;
+    warn_of_other_swap(&expansion, common.quiet);
     let exit = match execute(&commands, &expansion, signals, args.live, common.quiet)? {
         Ok(exit) => exit,
         Err(status) => return Ok(status),
@@ -78,7 +99,7 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
     if let Some(Err(error)) = trace.map(|trace| trace.finish()) {
         CliError::failure(format!("the trace is incomplete: {error}")).print();
     }
-    let summary = Summary { dram, wall: exit.wall, max_far: exit.max_far, state };
+    let summary = Summary { dram, wall: exit.wall, peaks: exit.peaks, state };
     if !common.quiet {
         message!("nearfar: {}", summary.describe());
     }
@@ -86,6 +107,18 @@ pub fn run(args: &ExpandArgs, common: &GlobalArgs) -> CommandResult {
         error.print();
     }
     foreground::exit_like(exit.status)
+}
+
+/// The kernel fills swap areas of one priority in turn.
+fn warn_of_other_swap(expansion: &Expansion, is_quiet: bool) {
+    let others = expansion.other_swap();
+    if !others.is_empty() && !is_quiet {
+        message!(
+            "nearfar: warning: the program's pages may also go to {}, which has the same swap priority or a higher one; \
+             traffic does not include it, and it may be slower or full",
+            others.join(", ")
+        );
+    }
 }
 
 /// Returns the commands to run.
@@ -143,7 +176,7 @@ fn limits(args: &ExpandArgs, common: &GlobalArgs) -> Result<ExpansionLimits, Cli
         EngineName::Steered => PagingMode::Steered,
         EngineName::Kernel => PagingMode::Plain,
     };
-    with_far(&ExpansionLimits { engine, ..ExpansionLimits::of(dram) }, &args.far)
+    with_far(&ExpansionLimits { engine, compressed: args.compressed, ..ExpansionLimits::of(dram) }, &args.far)
 }
 
 /// Parses `--dram`: a size, or a percentage of the peak memory.
@@ -224,11 +257,11 @@ fn start(command: &[OsString], cgroup_procs: Option<&File>) -> Result<Foreground
     })
 }
 
-/// End of the program, its wall time, and the peak of far memory.
+/// End of the program, its wall time, and the peaks of far memory.
 struct ExpandExit {
     status: ExitStatus,
     wall: Duration,
-    max_far: Bytes,
+    peaks: Peaks,
 }
 
 /// Forwards signals until the load has ended. If the server ends first, the load gets SIGTERM.
@@ -240,12 +273,12 @@ fn supervise_load(
     mut line: StatusLine,
 ) -> Result<ExpandExit, CliError> {
     let started = Instant::now();
-    let (mut max_far, mut is_told) = (Bytes::default(), false);
+    let (mut peaks, mut is_told) = (Peaks::default(), false);
     loop {
         let signal = signals.recv_timeout(POLL_INTERVAL).ok();
         if let Some(status) = load.try_wait().map_err(|error| wait_error(&error))? {
             line.clear();
-            return Ok(ExpandExit { status, wall: started.elapsed(), max_far });
+            return Ok(ExpandExit { status, wall: started.elapsed(), peaks });
         }
         if let Some(signal) = signal.filter(|signal| is_forwarded(*signal)) {
             load.signal(signal);
@@ -255,7 +288,7 @@ fn supervise_load(
             load.signal(SIGTERM);
         }
         let state = expansion.state();
-        max_far = max_far.max(state.held.swap);
+        peaks.update(&state);
         line.show(&state, expansion);
     }
 }
@@ -273,7 +306,7 @@ fn supervise(
     quiet: bool,
 ) -> Result<ExpandExit, CliError> {
     let started = Instant::now();
-    let mut max_far = Bytes::default();
+    let mut peaks = Peaks::default();
     let mut status = None;
     let mut is_announced = false;
     loop {
@@ -284,7 +317,7 @@ fn supervise(
         let processes = if status.is_some() { expansion.processes() } else { vec![program.id()] };
         if let Some(status) = status.filter(|_| processes.is_empty()) {
             line.clear();
-            return Ok(ExpandExit { status, wall: started.elapsed(), max_far });
+            return Ok(ExpandExit { status, wall: started.elapsed(), peaks });
         }
         if let Some(signal) = signal.filter(|signal| is_forwarded(*signal)) {
             processes.iter().for_each(|pid| foreground::send(*pid, signal));
@@ -297,7 +330,7 @@ fn supervise(
             );
         }
         let state = expansion.state();
-        max_far = max_far.max(state.held.swap);
+        peaks.update(&state);
         line.show(&state, expansion);
     }
 }
@@ -353,6 +386,9 @@ impl StatusLine {
             let near = Bytes(state.held.anonymous.0 + state.held.file.0);
             let (far, faults, rate) = (state.held.swap, state.held.major_faults, &self.rate.text);
             let mut text = format!("near {near}, far {far}, {faults} faults waited{rate}");
+            if let Some(compressed) = state.compressed.filter(|compressed| compressed.dram.0 > 0) {
+                text = format!("{text}, {} of it compressed in {}", compressed.held, compressed.dram);
+            }
             if let Some(counts) = state.piloted.map(|piloted| piloted.counts) {
                 text = format!("{text}, {}", prefetched(counts.fetched, counts.used));
             }
@@ -379,14 +415,18 @@ fn page() -> u64 {
 
 impl Summary {
     fn describe(&self) -> String {
-        let ExpansionStatus { held, far_read, far_written, killed, piloted } = &self.state;
+        let ExpansionStatus { held, far_read, far_written, killed, piloted, .. } = &self.state;
         let mut text = format!(
             "{:.1} s with {} of DRAM, at most {} far; {} page faults waited, {far_read} read, {far_written} written",
             self.wall.as_secs_f64(),
             self.dram,
-            self.max_far,
+            self.peaks.far,
             held.major_faults
         );
+        if self.peaks.compressed.0 > 0 {
+            let Peaks { compressed, compressed_dram, .. } = self.peaks;
+            text = format!("{text}; at most {compressed} compressed in {compressed_dram} of the DRAM");
+        }
         if let Some(piloted) = piloted {
             let counts = piloted.counts;
             let share = 100.0 * piloted.cpu / piloted.elapsed.max(1e-9);
@@ -413,7 +453,16 @@ impl Summary {
     }
 
     fn json(&self) -> serde_json::Value {
-        let ExpansionStatus { held, far_read, far_written, killed, piloted } = &self.state;
+        let ExpansionStatus { held, far_read, far_written, killed, piloted, compressed } = &self.state;
+        let compressed = compressed.map(|compressed| {
+            serde_json::json!({
+                "bytes_max": self.peaks.compressed,
+                "dram_bytes_max": self.peaks.compressed_dram,
+                "stored_bytes": compressed.traffic.stored,
+                "loaded_bytes": compressed.traffic.loaded,
+                "written_back_bytes": compressed.traffic.written_back,
+            })
+        });
         let piloted = piloted.map(|piloted| {
             serde_json::json!({
                 "cpu_seconds": piloted.cpu,
@@ -436,11 +485,12 @@ impl Summary {
             "engine": if piloted.is_some() { "steered" } else { "plain" },
             "dram_bytes": self.dram,
             "wall_seconds": self.wall.as_secs_f64(),
-            "far_bytes_max": self.max_far,
+            "far_bytes_max": self.peaks.far,
             "faults_major": held.major_faults,
             "far_read_bytes": far_read,
             "far_written_bytes": far_written,
             "killed": killed,
+            "compressed": compressed,
             "pilot": piloted,
         })
     }

@@ -4,13 +4,15 @@
 use std::sync::LazyLock;
 
 use crate::boot::{Boot, JobOutput, boot, disk};
-use crate::trials::assert_verified;
+use crate::trials::{assert_invalid, assert_verified};
 
 /// One boot for all tests of this file, with a sparse file as disk.
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let drive = disk(directory.path())?;
-    boot(&Boot { flags: &["--shape", "plain", "--qemu", &drive], job: include_str!("expand.sh"), store: None })
+    // Debian's cloud kernel is built without zswap.
+    let flags = ["--shape", "plain", "--kernel", "full", "--qemu", &drive];
+    boot(&Boot { flags: &flags, job: include_str!("expand.sh"), store: None })
 });
 
 fn job_output(test: &str) -> Option<&'static JobOutput> {
@@ -39,6 +41,49 @@ fn program_with_cgroup_v2_loses_no_data() {
         assert!(summary["faults_major"].as_u64() > Some(0), "{summary:#}");
         assert_restored(job, &format!("{engine}.after"));
     }
+}
+
+#[test]
+fn evicted_pages_stay_compressed_within_the_limit() {
+    let Some(job) = job_output("evicted_pages_stay_compressed_within_the_limit") else { return };
+    assert_eq!(job.step("compressed").status, 0, "{}", job.text("compressed.stderr"));
+    let sum = job.text("near").split_whitespace().next().expect("a checksum").to_string();
+    assert_eq!(job.text("compressed.sum"), format!("{sum}  /tmp/sorted\n"));
+    let summary = job.json("compressed.summary", &[0]);
+    let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
+    assert!(bytes("bytes_max") > 2 << 20 && bytes("loaded_bytes") > 0, "{summary:#}");
+    // The kernel checks its limit before it adds a page.
+    assert!(bytes("dram_bytes_max") <= (6 << 20) + 8192 && bytes("dram_bytes_max") > 1 << 20, "{summary:#}");
+    assert_restored(job, "compressed.after");
+}
+
+#[test]
+fn far_memory_is_never_compressed_without_being_asked() {
+    let Some(job) = job_output("far_memory_is_never_compressed_without_being_asked") else { return };
+    assert_eq!(job.step("uncompressed").status, 0, "{}", job.text("uncompressed.stderr"));
+    let summary = job.json("uncompressed.summary", &[0]);
+    assert_eq!(summary["compressed"]["stored_bytes"], 0, "{summary:#}");
+    assert!(summary["far_written_bytes"].as_u64() > Some(2 << 20), "{summary:#}");
+}
+
+#[test]
+fn trials_record_what_was_compressed() {
+    let Some(job) = job_output("trials_record_what_was_compressed") else { return };
+    let [trial] = &job.trials("compressing")[..] else { panic!("{:#?}", job.trials("compressing")) };
+    assert_verified(trial);
+    assert!(trial["evidence"]["budget"]["compressed"]["stored"].as_u64() > Some(4 << 20), "{trial:#}");
+    assert_restored(job, "compressing.after");
+}
+
+#[test]
+fn trials_next_to_swap_of_others_are_rejected() {
+    let Some(job) = job_output("trials_next_to_swap_of_others_are_rejected") else { return };
+    for trial in job.trials("shared") {
+        let others = trial["evidence"]["budget"]["other_swap"].as_array().map(Vec::len);
+        assert_eq!(others, Some(2), "{trial:#}");
+        assert_invalid(trial, "its pages may be in the swap of others: /dev/loop");
+    }
+    assert!(!job.trials("shared").is_empty());
 }
 
 #[test]

@@ -6,6 +6,7 @@ wait_for has_disk
 step disk mount -t ext4 /dev/vda /far
 export NEARFAR_FAR=/far
 control=/sys/fs/cgroup/cgroup.subtree_control
+zswap=/sys/module/zswap/parameters/enabled
 # Everything that an expansion changes or could leave behind.
 found() {
     tail -n +2 /proc/swaps | awk '{print "swap", $1}'
@@ -13,6 +14,7 @@ found() {
     for file in /sys/block/loop*/loop/backing_file; do [ ! -e "$file" ] || echo "loop $(cat "$file")"; done
     echo "control $(cat $control)"
     cat /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled 2>/dev/null
+    echo "zswap $(cat $zswap)"
     ls /far
 }
 step doctor nearfar doctor --format json
@@ -30,9 +32,23 @@ for engine in steered plain; do
     rm -f /tmp/sorted /tmp/summary
 done
 
+# Evicted pages stay compressed in DRAM; without the option they do not, even if zswap is on.
+step compressed nearfar expand --dram 12MiB --far-size 256MiB --engine kernel --compressed --summary /tmp/summary \
+    -- sort -o /tmp/sorted /far/lines
+step compressed.sum sha256sum /tmp/sorted
+step compressed.summary cat /tmp/summary
+step compressed.after found
+echo Y >$zswap
+step uncompressed expand --engine kernel --summary /tmp/summary -- sort -o /tmp/sorted /far/lines
+step uncompressed.summary cat /tmp/summary
+echo N >$zswap
+rm -f /tmp/sorted /tmp/summary
+
 # Trials with a DRAM budget.
 measured budget sweep --smoke --runs 1 --set size=32MiB --placement one-core+expand:16MiB --placement one-core+swap:16MiB
 step budget.after found
+measured compressing sweep --smoke --runs 1 --set size=32MiB --placement one-core+swap:16MiB+compressed
+step compressing.after found
 
 # The controller is killed, the program keeps running, then it is killed too. Not a function: $! has to be the controller.
 nearfar expand --dram 12MiB --far-size 256MiB -- held hold 40 200000 >/tmp/controller 2>&1 &
@@ -59,6 +75,8 @@ for name in first second; do
     has_started() { lines_in /tmp/$name.started 1; }
     step $name wait_for has_started
 done
+# Their swap has the same priority as that of a trial.
+measured shared sweep --smoke --runs 1 --set size=32MiB --placement one-core+swap:16MiB
 echo go >/tmp/first
 one_is_left() { [ "$(ls -d /sys/fs/cgroup/nearfar-* | wc -l)" = 1 ] && [ "$(ls /var/lib/nearfar/expand | wc -l)" = 1 ]; }
 step left wait_for one_is_left

@@ -24,6 +24,10 @@ pub struct ExpandProbes {
     pub scan: bool,
     /// Whether the kernel supports folios of 64 KiB.
     pub folios: bool,
+    /// Whether evicted pages can be kept compressed in DRAM that counts towards the limit.
+    pub compressed: Result<(), String>,
+    /// Whether evicted pages are kept compressed in DRAM that does not count towards the limit.
+    pub uncounted: bool,
 }
 
 /// Effect of a missing requirement.
@@ -32,6 +36,7 @@ enum Impact {
     /// DRAM budgets are unavailable.
     Everything,
     Steering,
+    Compression,
     Speed,
 }
 
@@ -48,7 +53,7 @@ const NOTHING_RUNS: &str = "expand, size and placements with a DRAM budget do no
 const NOT_STEERED: &str = "the steered engine does not run; --engine kernel does";
 
 /// In descending order of priority.
-const NEEDS: [Requirement; 8] = [
+const NEEDS: [Requirement; 10] = [
     Requirement {
         key: "expand-root",
         run: |probes| Some(root(probes)),
@@ -84,6 +89,20 @@ const NEEDS: [Requirement; 8] = [
         command: None,
     },
     Requirement {
+        key: "expand-zswap",
+        run: |probes| {
+            Some(
+                probes
+                    .uncounted
+                    .then(|| "zswap is on, and cgroup version 1 does not count the pages that it keeps in DRAM".into()),
+            )
+        },
+        loss: Impact::Everything,
+        effect: NOTHING_RUNS,
+        fix: "turn zswap off, or boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1)",
+        command: Some("echo N | sudo tee /sys/module/zswap/parameters/enabled"),
+    },
+    Requirement {
         key: "expand-page-faults",
         run: |probes| permitted(probes, &probes.faults, "cannot record page faults (perf_event_open)"),
         loss: Impact::Steering,
@@ -97,6 +116,14 @@ const NEEDS: [Requirement; 8] = [
         loss: Impact::Steering,
         effect: NOT_STEERED,
         fix: "use Linux 5.10 or newer with CAP_SYS_NICE, or --engine kernel",
+        command: None,
+    },
+    Requirement {
+        key: "expand-compressed",
+        run: |probes| permitted(probes, &probes.compressed, "evicted pages cannot be kept compressed (zswap)"),
+        loss: Impact::Compression,
+        effect: "expand --compressed and placements with compressed do not run",
+        fix: "use Linux 5.19 or newer with CONFIG_ZSWAP, and cgroup version 2 (systemd.unified_cgroup_hierarchy=1)",
         command: None,
     },
     Requirement {
@@ -151,9 +178,14 @@ fn problem(need: &Requirement, found: String) -> Problem {
     Problem { key, group: ProblemGroup::ExpandRequirement, found, effect, fix, command: *command }
 }
 
-/// Returns the first problem that prevents DRAM budgets, with or without the paging controller.
-pub fn refusal(probes: &ExpandProbes, steered: bool) -> Option<Problem> {
-    let stops = |loss: Impact| loss == Impact::Everything || steered && loss == Impact::Steering;
+/// Returns the first problem that prevents DRAM budgets, with or without the paging controller and compression.
+pub fn refusal(probes: &ExpandProbes, steered: bool, compressed: bool) -> Option<Problem> {
+    let stops = |loss: Impact| match loss {
+        Impact::Everything => true,
+        Impact::Steering => steered,
+        Impact::Compression => compressed,
+        Impact::Speed => false,
+    };
     let mut found = NEEDS.iter().filter(|need| stops(need.loss));
     found.find_map(|need| Some(problem(need, (need.run)(probes)??)))
 }
@@ -173,6 +205,8 @@ pub(super) mod tests {
             advice: Ok(()),
             scan: true,
             folios: true,
+            compressed: Ok(()),
+            uncounted: false,
         }
     }
 
@@ -182,7 +216,9 @@ pub(super) mod tests {
     fn each_missing_requirement_is_one_problem() {
         let why = || Err("Operation not permitted".to_string());
         // Whether it stops plain swap, and whether steering.
-        let cases: [(ProbeEdit, &str, &str, bool, bool); 10] = [
+        let cases: [(ProbeEdit, &str, &str, bool, bool); 12] = [
+            (&|probes| probes.compressed = why(), "expand-compressed", "(zswap): Operation", false, false),
+            (&|probes| probes.uncounted = true, "expand-zswap", "zswap is on", true, true),
             (&|probes| probes.lacking = vec!["CAP_SYS_ADMIN"], "expand-root", "root lacks CAP_SYS_ADMIN", true, true),
             (
                 &|probes| (probes.root, probes.lacking) = (false, vec!["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"]),
@@ -213,15 +249,17 @@ pub(super) mod tests {
             let problems: Vec<Problem> = run(&probes).into_iter().filter_map(|(_, problem)| problem).collect();
             assert_eq!(problems.iter().map(|problem| problem.key).collect::<Vec<_>>(), [key]);
             assert!(problems[0].found.contains(words), "{key}: {}", problems[0].found);
-            let refused = [false, true].map(|steered| refusal(&probes, steered));
+            let refused = [false, true].map(|steered| refusal(&probes, steered, false));
             assert_eq!(refused.each_ref().map(Option::is_some), [plain, steered], "{key}");
+            let needs_compression = plain || key == "expand-compressed";
+            assert_eq!(refusal(&probes, false, true).is_some(), needs_compression, "{key}");
             assert!(refused.into_iter().flatten().all(|refused| refused == problems[0]), "{key}: the same problem");
         }
     }
 
     #[test]
     fn complete_machine_is_not_refused() {
-        assert_eq!((refusal(&all_there(), true), refusal(&all_there(), false)), (None, None));
+        assert_eq!((refusal(&all_there(), true, true), refusal(&all_there(), false, false)), (None, None));
         let seen = run(&all_there());
         assert!(seen.len() == NEEDS.len() && seen.iter().all(|(_, problem)| problem.is_none()));
     }

@@ -77,7 +77,8 @@ pub(crate) fn lines_with_files(
     let files = files_of_placement(placement, topology);
     let expand = placement.budget.map(|budget| {
         let engine = if budget.steered { "" } else { " --engine kernel" };
-        format!("nearfar expand --dram {}{engine} -- {command}", budget.dram)
+        let compressed = if budget.compressed { " --compressed" } else { "" };
+        format!("nearfar expand --dram {}{engine}{compressed} -- {command}", budget.dram)
     });
     // No other tool supports memory beyond DRAM, and binding only the CPUs would be a different placement.
     let inexpressible = placement.memory.is_beyond_dram();

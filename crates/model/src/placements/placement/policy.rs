@@ -188,6 +188,11 @@ const MODIFIERS: &[PolicyInfo] = &[
     },
     PolicyInfo { name: "swap:SIZE", about: "the same with the kernel's own swap, for comparison" },
     PolicyInfo {
+        name: "compressed",
+        about: "next to expand: or swap:, evicted pages stay in DRAM, compressed, before they go to disk: \
+                expand:2GiB+compressed",
+    },
+    PolicyInfo {
         name: "irq:LIST",
         about: "the device's interrupts on these CPUs; combined with numactl's letters: '-C 0 irq:4-7'",
     },

@@ -215,6 +215,24 @@ pub struct DramBudgetUse {
     pub prefetched: Option<Bytes>,
     #[serde(rename = "controller_cpu", alias = "pilot_cpu", skip_serializing_if = "Option::is_none")]
     pub controller_cpu: Option<Nanos>,
+    /// Traffic of the compressed tier; `None` if the kernel has none that counts towards the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressed: Option<CompressedTraffic>,
+    /// Swap areas of others that the kernel fills before this one or in turn with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_swap: Vec<String>,
+}
+
+/// Evicted pages that were kept compressed in DRAM, in bytes before compression, since the program was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CompressedTraffic {
+    /// Compressed.
+    pub stored: Bytes,
+    /// Decompressed because the program used them, or the paging controller prefetched them.
+    pub loaded: Bytes,
+    /// Decompressed and written to disk, to free DRAM.
+    pub written_back: Bytes,
 }
 
 /// Observations about memory that is a mapped file on a disk.

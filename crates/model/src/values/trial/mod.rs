@@ -7,8 +7,8 @@ mod verdict;
 
 pub use cpu_time::CpuTime;
 pub use evidence::{
-    DeviceInterrupt, DramBudgetUse, Evidence, FILE_BYTES_MIN, FILE_PAGES_MIN, FarMemory, FileKind, FilePages,
-    PageCacheStart, REMOTE_SHARE_MIN, TextCopy, ThreadBinding,
+    CompressedTraffic, DeviceInterrupt, DramBudgetUse, Evidence, FILE_BYTES_MIN, FILE_PAGES_MIN, FarMemory, FileKind,
+    FilePages, PageCacheStart, REMOTE_SHARE_MIN, TextCopy, ThreadBinding,
 };
 pub use verdict::{Grade, Verdict, judge};
 

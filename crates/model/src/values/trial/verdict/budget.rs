@@ -28,5 +28,18 @@ pub(super) fn violations(trial: &Trial, evidence: &Evidence) -> Vec<String> {
             .into(),
         );
     }
+    match kept.compressed {
+        None if budget.compressed => reasons.push("no compressed memory was available".into()),
+        Some(traffic) if !budget.compressed && traffic.stored.0 > 0 => {
+            reasons.push(format!("{} of evicted pages were kept compressed, though not requested", traffic.stored));
+        }
+        _ => {}
+    }
+    if !kept.other_swap.is_empty() {
+        reasons.push(format!(
+            "its pages may be in the swap of others: {} has the same priority or a higher one",
+            kept.other_swap.join(", ")
+        ));
+    }
     reasons
 }

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::values::id_set::{CpuId, CpuSet, NodeId, NodeSet};
-use crate::values::placement::Placement;
-use crate::values::trial::{FarMemory, FileKind, FilePages, PageCacheStart, Role, TextCopy, ThreadBinding, TrialId};
+use crate::values::placement::{DramBudget, Placement};
+use crate::values::trial::{
+    CompressedTraffic, DramBudgetUse, FarMemory, FileKind, FilePages, PageCacheStart, Role, TextCopy, ThreadBinding,
+    TrialId,
+};
 use crate::values::units::Bytes;
 use crate::values::workload::Parameters;
 
@@ -336,6 +339,35 @@ fn far_memory_is_verified_by_its_file() {
         seen.swapped = Some(Bytes(3 << 20));
     });
     assert_eq!(swapped.reasons, ["3MiB of its memory was swapped out"]);
+}
+
+#[test]
+fn dram_budgets_that_were_not_kept_make_a_trial_invalid() {
+    let compressed = |stored| Some(CompressedTraffic { stored: Bytes(stored), ..CompressedTraffic::default() });
+    let with = |is_compressed: bool, change: &dyn Fn(&mut DramBudgetUse)| {
+        judged(|trial, seen| {
+            let dram = Bytes(1 << 30);
+            trial.placement.budget = Some(DramBudget { dram, steered: false, compressed: is_compressed });
+            let mut kept = DramBudgetUse { dram, compressed: compressed(0), ..DramBudgetUse::default() };
+            change(&mut kept);
+            seen.budget = Some(kept);
+        })
+    };
+    assert_eq!(with(false, &|_| ()).grade, Grade::Valid);
+    assert_eq!(with(false, &|kept| kept.compressed = None).grade, Grade::Valid);
+    assert_eq!(with(true, &|kept| kept.compressed = compressed(4096)).grade, Grade::Valid);
+    let cases: [(bool, &dyn Fn(&mut DramBudgetUse), &str); 5] = [
+        (false, &|kept| kept.dram = Bytes(1 << 29), "requested a DRAM limit of 1GiB, the kernel set 512MiB"),
+        (false, &|kept| kept.controller_cpu = Some(Nanos(1)), "a paging controller ran"),
+        (false, &|kept| kept.compressed = compressed(4096), "4KiB of evicted pages were kept compressed"),
+        (true, &|kept| kept.compressed = None, "no compressed memory was available"),
+        (false, &|kept| kept.other_swap = vec!["/dev/loop1".into()], "in the swap of others: /dev/loop1"),
+    ];
+    for (is_compressed, change, reason) in cases {
+        let verdict = with(is_compressed, change);
+        assert_eq!(verdict.grade, Grade::Invalid, "{reason}");
+        assert!(verdict.reasons.iter().any(|found| found.contains(reason)), "{reason}: {:?}", verdict.reasons);
+    }
 }
 
 #[test]
