@@ -1,11 +1,15 @@
 //! `nearfar live` on real processes: audits, and experiments that are interrupted, killed or refused.
 
+mod planted;
 mod rights;
 mod running;
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use model::analysis::live::ServiceIdentity;
+use model::values::id_set::CpuSet;
 use serde_json::Value;
 
 use crate::rights::is_root;
@@ -105,6 +109,33 @@ fn process_of_another_user_needs_rights() {
     assert!(stderr(&output).contains("run as the user of the process, or as root"), "{}", stderr(&output));
 }
 
+/// Returns the last of several CPUs.
+fn last_cpu(cpus: &str) -> Option<String> {
+    let last = cpus.rsplit([',', '-']).next().unwrap_or_default();
+    (last != cpus).then(|| last.to_owned())
+}
+
+/// Returns `nearfar live try` of a service that does nothing, with its own state and results.
+fn try_command(state: &Path, pid: &str, placement: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.args(["live", "try", "--pid", pid, "--metric", "command:date +%s%N", "--placement", placement]);
+    command.env("NEARFAR_STATE", state).env("NEARFAR_STORE", state.join("results.db"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+}
+
+/// Returns what a process that has ended printed on stderr.
+fn messages(mut process: Child) -> String {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut process.stderr.take().expect("a pipe"), &mut text).expect("UTF-8");
+    text
+}
+
 /// A running `nearfar live try`, with its own state directory.
 struct Trying {
     process: Child,
@@ -127,24 +158,19 @@ impl Trying {
     fn start(test: &str) -> Option<Self> {
         let service = Running::start("sleep", &["600"]);
         let (found, state) = (allowed(&service.pid()), tempfile::tempdir().expect("a directory"));
-        let last = found.rsplit([',', '-']).next().unwrap_or_default().to_owned();
-        if last == found {
+        let Some(last) = last_cpu(&found) else {
             println!("skipped: {test}: it needs two CPUs");
             return None;
-        }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-        command.args(["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", &last]);
-        command.arg("--html").arg(state.path().join("page.html"));
-        command.env("NEARFAR_STATE", state.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let process = command.spawn().expect("the program starts");
+        };
+        let mut command = try_command(state.path(), &service.pid(), &last);
+        let process = command.arg("--html").arg(state.path().join("page.html")).spawn().expect("the program starts");
         let trying = Self { process, state, service, found };
         wait_for("the service is placed", || allowed(&trying.service.pid()) == last);
         Some(trying)
     }
 
     fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status();
-        assert!(sent.is_ok_and(|status| status.success()));
+        signal(&self.process, name);
     }
 
     fn is_found_again(&self) -> bool {
@@ -176,6 +202,42 @@ fn interrupted_experiment_restores_the_service() {
     let page = std::fs::read_to_string(trying.state.path().join("page.html")).expect("a page");
     assert!(page.contains("no claim: it was interrupted"), "{page}");
     assert!(!trying.state.path().join("undo.journal").exists());
+}
+
+#[test]
+fn experiment_that_cannot_continue_has_a_reason() {
+    let name = "experiment_that_cannot_continue_has_a_reason";
+    let service = Running::start("sleep", &["600"]);
+    let found = allowed(&service.pid());
+    let Some(last) = last_cpu(&found) else { return println!("skipped: {name}: it needs two CPUs") };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the id of this boot");
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", service.pid())).expect("it runs");
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let started = after_name.split_whitespace().nth(19).and_then(|field| field.parse().ok()).expect("its start");
+    let here = ServiceIdentity { pid: service.0.id(), started, boot: Some(boot.trim().into()) };
+    for (identity, cpus, expected) in [
+        (ServiceIdentity { started: 1, ..here.clone() }, found.as_str(), "its process"),
+        (ServiceIdentity { boot: Some("other".into()), ..here.clone() }, &found, "this machine was restarted"),
+        (here.clone(), &last, "the service may run on"),
+    ] {
+        let state = tempfile::tempdir().expect("a directory");
+        let mut record = planted::record();
+        record.request.options = vec!["--pid".into(), service.pid()];
+        record.request.metric = "command:date +%s%N".into();
+        record.request.placements = vec![last.clone()];
+        record.setup.service = identity;
+        record.setup.placements[0].cpus = CpuSet::parse_list(cpus).expect("a list");
+        let mut store = store::Store::open(&state.path().join("results.db")).expect("a new file");
+        store.begin_live(&record).expect("a new experiment");
+        drop(store);
+        let mut process = try_command(state.path(), &service.pid(), &last).spawn().expect("the program starts");
+        wait_for("the service is placed", || allowed(&service.pid()) == last);
+        signal(&process, "-INT");
+        process.wait().expect("it ends");
+        let messages = messages(process);
+        let expected = format!("experiment {} was interrupted, but cannot continue: {expected}", record.id);
+        assert!(messages.contains(&expected), "{messages}");
+    }
 }
 
 #[test]
@@ -225,10 +287,11 @@ fn service_is_restored_after_guard_and_experiment_were_killed() {
 
 #[test]
 fn unsuitable_experiments_are_refused() {
-    let sleeping = Running::start("sleep", &["600"]);
+    let (sleeping, state) = (Running::start("sleep", &["600"]), tempfile::tempdir().expect("a directory"));
     let pid = sleeping.pid();
     let refused = |args: &[&str], expected: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.env("NEARFAR_STATE", state.path()).env("NEARFAR_STORE", state.path().join("results.db"));
         let output = command.args(["live", "try", "--pid", &pid]).args(args).output().expect("the program starts");
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert!(stderr(&output).contains(expected), "{args:?}: {}", stderr(&output));
@@ -254,18 +317,13 @@ fn violated_guard_restores_the_service_at_once() {
     let name = "violated_guard_restores_the_service_at_once";
     let service = Running::start("sleep", &["600"]);
     let (found, state) = (allowed(&service.pid()), tempfile::tempdir().expect("a directory"));
-    let last = found.rsplit([',', '-']).next().unwrap_or_default().to_owned();
-    if last == found {
-        return println!("skipped: {name}: it needs two CPUs");
-    }
+    let Some(last) = last_cpu(&found) else { return println!("skipped: {name}: it needs two CPUs") };
     let latency = state.path().join("latency");
     let guard = format!("command:cat {}<20ms", latency.display());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    command.args(["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", &last]);
+    let mut command = try_command(state.path(), &service.pid(), &last);
     // In seconds: the limit is 0.02.
     std::fs::write(&latency, "0.003").expect("a file");
-    command.args(["--guard", &guard, "--format", "json"]).env("NEARFAR_STATE", state.path());
-    let process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let process = command.args(["--guard", &guard, "--format", "json"]).spawn().expect("the program starts");
     wait_for("the service is placed", || allowed(&service.pid()) == last);
     std::fs::write(&latency, "0.5").expect("a file");
     wait_for("the service is restored", || allowed(&service.pid()) == found);
@@ -288,10 +346,8 @@ fn guard_that_is_violated_from_the_beginning_ends_the_experiment() {
         let name = "guard_that_is_violated_from_the_beginning_ends_the_experiment";
         return println!("skipped: {name}: it needs two CPUs");
     }
-    let args = ["live", "try", "--pid", &service.pid(), "--metric", "command:date +%s%N", "--placement", "0"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
-    let output = command.args(args).args(["--guard", "command:echo 7>8"]).env("NEARFAR_STATE", state.path()).output();
-    let output = output.expect("the program starts");
+    let mut command = try_command(state.path(), &service.pid(), "0");
+    let output = command.args(["--guard", "command:echo 7>8"]).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(text.contains("under the placement found, guard 'command:echo 7>8' is violated: 7"), "{text}");

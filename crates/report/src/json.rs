@@ -127,8 +127,8 @@ pub fn live_audit(subject: &str, audit: &LiveAudit) -> Value {
     shown
 }
 
-/// `{"subject","metric","placements":[{"name","cpus"}],"seconds","wash_out_s","period_s","periods":[{"at_s","arm","phase",
-/// "rate","unproven"}],"dropped":[{"arm","reason","after_blocks"}],"answer":{"answer",…},"race":[[arm,change]],
+/// `{"subject","metric","placements":[{"name","cpus"}],"seconds","wash_out_s","period_s","periods":[{"block","at_s","length_s",
+/// "arm","phase","rate","unproven","from","halves","samples","violation"}],"dropped":[{"arm","reason","after_blocks"}],"answer":{"answer",…},"fresh_pairs","race":[[arm,change]],
 /// "pinned_threads"}`; `arm` is an index into `placements`.
 pub fn live_trial(trial: &LiveTrial) -> Value {
     value(trial)

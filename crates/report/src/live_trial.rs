@@ -1,6 +1,6 @@
 //! The result of an experiment on a running service, as text.
 
-use model::analysis::live::{GuardViolation, LiveAnswer, LiveTrial};
+use model::analysis::live::{FreshPairs, GuardViolation, LiveAnswer, LivePeriod, LiveTrial};
 use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
 use crate::grid::{CellKind, Grid, GridCell};
@@ -12,6 +12,7 @@ use crate::style::{TextStyle, Tone, clean, with_symbol};
 pub fn live_trial(trial: &LiveTrial, style: &TextStyle) -> String {
     let (answer, tone) = answer(trial);
     let mut out = paragraph(&with_symbol(&answer, tone), style);
+    out += &so_far(trial).map_or_else(String::new, |text| paragraph(&text, style));
     out += &format!("\n{}", grid(trial).terminal(style));
     out += "\n";
     out += &notes(trial).iter().map(|note| paragraph(note, style)).collect::<String>();
@@ -51,7 +52,22 @@ pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
             (text, Tone::Warning)
         }
         LiveAnswer::Stopped { reason } => (format!("{subject}: no claim: {}", clean(reason)), Tone::Warning),
+        LiveAnswer::Unfinished => (format!("{subject}: no answer yet"), Tone::Plain),
     }
+}
+
+/// Describes the fresh pairs so far, if there is no answer.
+pub(crate) fn so_far(trial: &LiveTrial) -> Option<String> {
+    let FreshPairs { arm, complete, planned, change } = trial.fresh_pairs.as_ref()?;
+    let (arm, quantity) = (name(trial, *arm), clean(&trial.quantity));
+    let pairs = format!("{complete} of {planned} fresh pairs of periods");
+    Some(match change {
+        Some(change) => format!(
+            "Provisional: {arm} changes its {quantity} by {}, in {pairs}. The interval holds only for a complete experiment",
+            change_text(change)
+        ),
+        None => format!("{arm} was being compared with the placement found: {pairs}, too few for an interval"),
+    })
 }
 
 fn ended(trial: &LiveTrial, subject: &str, outcome: &Outcome) -> (String, Tone) {
@@ -127,17 +143,24 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
         ));
     }
     notes.extend(trial.violations.iter().map(|violation| violation_note(trial, violation)));
-    match trial.unproven() {
-        0 => {}
-        1 => notes.push("1 period does not count, because its placement was not verified".into()),
-        more => notes.push(format!("{more} periods do not count, because their placement was not verified")),
-    }
+    notes.extend(unproven_note(trial));
     match trial.pinned_threads {
         0 => {}
         1 => notes.push("1 thread is bound by the program itself and was not changed".into()),
         more => notes.push(format!("{more} threads are bound by the program itself and were not changed")),
     }
     notes
+}
+
+/// `2 periods do not count, the first after 83.2 s: thread 8 of process 7 may run on CPU 3`.
+fn unproven_note(trial: &LiveTrial) -> Option<String> {
+    let unproven: Vec<&LivePeriod> = trial.unproven().collect();
+    let first = unproven.first()?;
+    let (at_s, reason) = (first.at_s, clean(first.unproven.as_deref().unwrap_or("no value")));
+    Some(match unproven.len() {
+        1 => format!("1 period does not count, after {at_s:.1} s: {reason}"),
+        more => format!("{more} periods do not count, the first after {at_s:.1} s: {reason}"),
+    })
 }
 
 /// `node:1 left after 83.2 s, because guard 'tcp:80>100' was violated (17); …`.
@@ -161,7 +184,7 @@ fn violation_note(trial: &LiveTrial, violation: &GuardViolation) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use model::analysis::live::{LivePeriod, LivePhase, LivePlacement};
+    use model::analysis::live::{LiveEvidence, LivePhase, LivePlacement};
     use model::stats::statistics::Interval;
     use model::stats::switchback::{CarryOver, Dropped};
     use model::values::id_set::CpuSet;
@@ -180,11 +203,14 @@ pub(crate) mod tests {
             cpus: CpuSet::parse_list(cpus).expect("a list of CPUs"),
         };
         let period = |arm, phase, rate: Option<f64>| LivePeriod {
+            block: 0,
             at_s: 1.0,
+            length_s: 1.6,
             arm: ArmId(arm),
             phase,
             rate,
             unproven: rate.is_none().then(|| "thread 8 of process 7 may run on CPU 3".into()),
+            evidence: LiveEvidence::default(),
         };
         let periods = vec![
             period(0, LivePhase::WashOut, Some(5.0)),
@@ -211,6 +237,7 @@ pub(crate) mod tests {
             dropped: vec![Dropped { arm: ArmId(2), reason: DropReason::Worse, after_blocks: 10 }],
             violations: Vec::new(),
             answer,
+            fresh_pairs: None,
             race: vec![(ArmId(1), Some(change(0.034))), (ArmId(2), None)],
             pinned_threads: 1,
         }
@@ -226,6 +253,19 @@ pub(crate) mod tests {
             "live_trial",
             text(LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change: change(0.031) }))
         );
+    }
+
+    #[test]
+    fn fresh_pairs_without_an_answer_are_provisional() {
+        let with = |complete, change| {
+            let fresh_pairs = Some(FreshPairs { arm: ArmId(1), complete, planned: 40, change });
+            so_far(&LiveTrial { fresh_pairs, ..trial(LiveAnswer::Unfinished) })
+        };
+        insta::assert_snapshot!(
+            "live_trial_so_far",
+            [with(12, None), with(24, Some(change(0.031)))].map(Option::unwrap_or_default).join("\n")
+        );
+        assert_eq!(so_far(&trial(LiveAnswer::Unfinished)), None);
     }
 
     #[test]
@@ -260,6 +300,7 @@ pub(crate) mod tests {
             LiveAnswer::CarriedOver { arm, carry_over },
             LiveAnswer::NotSettled { longest_period_s: 8.0 },
             LiveAnswer::Stopped { reason: "it was interrupted".into() },
+            LiveAnswer::Unfinished,
         ];
         let first = |answer| text(answer).split("\n\n").next().unwrap_or_default().to_owned();
         let sentences: Vec<String> = answers.into_iter().map(first).collect();

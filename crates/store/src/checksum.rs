@@ -40,7 +40,7 @@ pub(crate) fn verify(stored: Option<i64>, values: &[Value<'_>], name: &str) -> R
 /// Appends a value so that no other list of values has the same bytes.
 fn append(bytes: &mut Vec<u8>, value: &Value<'_>) {
     let (kind, number) = match value {
-        Value::Null => (0, 0),
+        Value::Null | Value::NullReal => (0, 0),
         Value::Whole(number) => (1, *number as u64),
         // SQLite stores -0.0 as 0.
         Value::Real(number) => (2, (number + 0.0).to_bits()),

@@ -37,6 +37,7 @@ mod error;
 pub mod export;
 pub mod import;
 mod limits;
+mod live;
 mod load;
 mod lock;
 mod merge;
@@ -61,6 +62,7 @@ use std::path::{Path, PathBuf};
 
 pub use address::{displayed, is_server};
 pub use error::StoreError;
+pub use live::LiveProgress;
 pub use load::TrialColumns;
 pub use merge::MergeReport;
 pub use watch::{Progress, StoreVersion};

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
+use model::analysis::live::{LiveId, LiveRecord};
 use model::values::record::{RunId, RunRecord, TrialRecord};
 use model::values::trial::TrialId;
 
@@ -11,7 +12,7 @@ use crate::error::StoreErrorKind;
 use crate::load::{self, StoredTrial};
 use crate::run::word;
 use crate::sql::Connection;
-use crate::{Store, StoreError, run, table, trial};
+use crate::{Store, StoreError, live, run, table, trial};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
@@ -23,7 +24,11 @@ pub struct MergeReport {
     pub trials_present: usize,
     pub tables_added: usize,
     pub tables_present: usize,
-    /// Runs and tables that were not merged because they contradict the stored ones, with the reason.
+    /// Experiments on services, and their periods.
+    pub live_added: usize,
+    pub live_present: usize,
+    pub periods_added: usize,
+    /// Runs, tables and experiments that were not merged because they contradict the stored ones, with the reason.
     pub conflicts: Vec<String>,
 }
 
@@ -33,6 +38,10 @@ impl fmt::Display for MergeReport {
         write!(f, "added {runs} runs, {trials} trials, {tables} tables; already present: ")?;
         let (runs, trials, tables) = (self.runs_present, self.trials_present, self.tables_present);
         write!(f, "{runs} runs, {trials} trials, {tables} tables")?;
+        if self.live_added + self.live_present > 0 {
+            let (added, periods, present) = (self.live_added, self.periods_added, self.live_present);
+            write!(f, "; experiments on services: added {added}, {periods} periods; already present: {present}")?;
+        }
         self.conflicts.iter().try_for_each(|conflict| write!(f, "\nskipped: {conflict}"))
     }
 }
@@ -67,8 +76,44 @@ impl Store {
                     Err(fault) => return Err(fault),
                 }
             }
+            for summary in other.live_experiments()? {
+                other.merge_live(transaction, &summary.id, &mut report)?;
+            }
             Ok(report)
         })
+    }
+
+    /// Adds an experiment of this file to another one, or the periods and the end that are missing there.
+    fn merge_live(&self, into: &Connection, id: &LiveId, report: &mut MergeReport) -> Result<(), StoreErrorKind> {
+        let remote = self.live(&id.0)?.ok_or_else(live::missing)?;
+        let periods = self.live_periods(id)?;
+        let stored = match live::number(into, id)? {
+            Some(number) => live::periods(into, number, id)?,
+            None => Vec::new(),
+        };
+        match live::find(into, id)? {
+            None => {
+                live::insert(into, &remote)?;
+                report.live_added += 1;
+            }
+            Some(local) => {
+                let is_same = LiveRecord { ended: remote.ended.clone(), ..local.clone() } == remote;
+                let common = stored.len().min(periods.len());
+                if !is_same || stored[..common] != periods[..common] {
+                    report.conflicts.push(format!("experiment {id}: it was continued in both files"));
+                    return Ok(());
+                }
+                report.live_present += 1;
+                if local.ended.is_some() {
+                    return Ok(());
+                }
+            }
+        }
+        let number = live::number(into, id)?.ok_or_else(live::missing)?;
+        let new = periods.get(stored.len()..).unwrap_or_default();
+        report.periods_added += new.len();
+        live::insert_periods(into, number, stored.len() as i64, new)?;
+        remote.ended.iter().try_for_each(|end| live::insert_end(into, number, end))
     }
 }
 

@@ -179,7 +179,7 @@ pub(crate) fn find_id(connection: &Connection, path: &Path, run: &RunId) -> Resu
 }
 
 /// The row number and the hash of a machine in this state, inserted on first use.
-fn machine(connection: &Connection, capture: &Capture) -> Result<(i64, String), StoreErrorKind> {
+pub(crate) fn machine(connection: &Connection, capture: &Capture) -> Result<(i64, String), StoreErrorKind> {
     let text = json(capture);
     let hash = short_hash(&text);
     let known = "SELECT number FROM machine WHERE hash = ?1";

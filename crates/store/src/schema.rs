@@ -8,7 +8,12 @@ use crate::sql::Connection;
 const APPLICATION_ID: u32 = 0x4e46_4152;
 
 /// Entry n migrates version n to version n + 1. Released entries never change.
-const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// The schema version that this program writes.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;

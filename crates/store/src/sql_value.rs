@@ -10,6 +10,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 pub(crate) enum Value<'a> {
     /// NULL of type text.
     Null,
+    /// NULL of type real. A NULL that is read is [`Self::Null`].
+    NullReal,
     Whole(i64),
     Real(f64),
     Text(Cow<'a, str>),
@@ -100,11 +102,18 @@ impl Column for Value<'static> {
 impl ToSql for Value<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
+            Self::Null | Self::NullReal => ValueRef::Null,
             Self::Whole(number) => ValueRef::Integer(*number),
             Self::Real(number) => ValueRef::Real(*number),
             Self::Text(text) => ValueRef::Text(text.as_bytes()),
         }))
+    }
+}
+
+impl Value<'_> {
+    /// Returns a value of a column of type real.
+    pub(crate) fn real(number: Option<f64>) -> Self {
+        number.map_or(Self::NullReal, Self::Real)
     }
 }
 

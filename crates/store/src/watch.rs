@@ -17,6 +17,10 @@ pub struct StoreVersion {
     pub ended: u32,
     pub trials: u32,
     pub tables: u32,
+    /// Number of experiments on services, of those that have ended, and of their periods.
+    pub live: u32,
+    pub live_ended: u32,
+    pub periods: u32,
 }
 
 /// The progress of a run.
@@ -39,9 +43,18 @@ impl Store {
 
     pub fn extent(&self) -> Result<StoreVersion, StoreError> {
         let sql = "SELECT (SELECT count(*) FROM run), (SELECT count(ended) FROM run), (SELECT count(*) FROM trial), \
-                   (SELECT count(*) FROM imported)";
+                   (SELECT count(*) FROM imported), (SELECT count(*) FROM live), (SELECT count(*) FROM live_end), \
+                   (SELECT count(*) FROM live_period)";
         let extent = |row: &Row<'_>| {
-            Ok(StoreVersion { runs: row.get(0)?, ended: row.get(1)?, trials: row.get(2)?, tables: row.get(3)? })
+            Ok(StoreVersion {
+                runs: row.get(0)?,
+                ended: row.get(1)?,
+                trials: row.get(2)?,
+                tables: row.get(3)?,
+                live: row.get(4)?,
+                live_ended: row.get(5)?,
+                periods: row.get(6)?,
+            })
         };
         self.read(|connection| connection.one(sql, &[], extent))
     }

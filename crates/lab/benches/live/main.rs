@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lab::live::{LivePlan, LiveRun, run};
-use model::analysis::live::LiveAnswer;
+use lab::live::{LiveObserver, LiveProgress, LiveRun, run};
+use model::analysis::live::{LiveAnswer, LivePeriod, LivePlan, LiveState};
 use model::stats::statistics::median;
 use model::stats::switchback::{ArmId, Outcome};
 use model::values::workload::Better;
@@ -85,15 +85,26 @@ fn experiments(kind: &Kind, alternatives: u32, gain: f64, repeats: usize) -> Row
         losses: count(&|answer| matches!(answer, LiveAnswer::Ended(Outcome::Loss { .. }))),
         refused: count(&|answer| matches!(answer, LiveAnswer::NotSettled { .. } | LiveAnswer::CarriedOver { .. })),
         covered: percent(claims.iter().filter(|covered| **covered).count(), claims.len()),
-        wash_out_s: middle(runs.iter().filter_map(|run| Some(run.wash_out?.as_secs_f64())).collect()),
-        minutes: middle(runs.iter().map(|run| run.seconds / 60.0).collect()),
+        wash_out_s: middle(runs.iter().filter_map(|run| Some(run.state.wash_out()?.as_secs_f64())).collect()),
+        minutes: middle(runs.iter().map(|run| run.state.end_s() / 60.0).collect()),
     }
 }
 
 fn experiment(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> LiveRun {
     let mut service = Simulated::new(kind, alternatives, gain, seed);
     let plan = LivePlan { alternatives, seed, budget: BUDGET, better: Better::Higher };
-    run(&mut service, &plan, &AtomicBool::new(false), &mut |_| {})
+    run(&mut service, LiveState::new(plan), &AtomicBool::new(false), &mut Ignored)
+}
+
+/// Stores and shows nothing.
+struct Ignored;
+
+impl LiveObserver for Ignored {
+    fn store(&mut self, _: &LivePeriod) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn show(&mut self, _: &LiveProgress) {}
 }
 
 /// Returns whether the reported interval contains the true change; `None` without an interval.

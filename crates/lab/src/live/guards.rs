@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use model::analysis::live::{GuardViolation, LiveAnswer, LivePeriod, LivePhase};
+use model::analysis::live::{GuardViolation, LiveAnswer, LiveBlock, LiveEvidence, LivePeriod};
 use model::stats::switchback::ArmId;
 
 use super::{Experiment, GUARD_STEP, Ordering, stopped};
@@ -60,44 +60,53 @@ impl Violated {
     }
 }
 
-impl Experiment<'_, '_> {
-    /// Returns the arms that violated no guard, the baseline first.
-    pub(super) fn arms(&self) -> Vec<ArmId> {
-        let withdrawn = self.withdrawn();
-        (0..=self.plan.alternatives).map(ArmId).filter(|arm| !withdrawn.contains(arm)).collect()
-    }
-
-    /// Returns the alternatives that violated a guard.
-    pub(super) fn withdrawn(&self) -> Vec<ArmId> {
-        self.violations.iter().map(|violation| violation.arm).filter(|arm| *arm != ArmId::BASELINE).collect()
-    }
-
-    /// Runs a period of an arm; `None` if a guard was violated. The guards hold again when this returns.
-    pub(super) fn guarded<T>(
+impl Experiment<'_> {
+    /// Runs a period of an arm, and returns whether the guards held. They hold again when this returns.
+    pub(super) fn guarded(
         &mut self,
         arm: ArmId,
-        phase: LivePhase,
-        period: impl FnOnce(&mut Self) -> Step<T>,
-    ) -> Early<Option<T>> {
-        let at_s = self.elapsed().as_secs_f64();
+        block: &LiveBlock,
+        at_s: f64,
+        period: impl FnOnce(&mut Self) -> Step<()>,
+    ) -> Early<bool> {
+        let from = self.previous;
         match period(self) {
-            Ok(result) => {
+            Ok(()) => {
                 if arm == ArmId::BASELINE {
                     self.violated_baselines = 0;
                 }
-                Ok(Some(result))
+                Ok(true)
             }
             Err(Interrupted::Experiment(answer)) => Err(answer),
             Err(Interrupted::Guard(violated)) => {
-                self.leave(arm, phase, at_s, &violated)?;
+                let length_s = self.elapsed().as_secs_f64() - at_s;
+                let evidence = LiveEvidence {
+                    from,
+                    violation: Some(self.leave(arm, block, &violated)?),
+                    ..LiveEvidence::default()
+                };
+                let (LiveBlock { number, phase, .. }, unproven) = (block, Some(violated.describe()));
+                self.push(LivePeriod {
+                    block: *number,
+                    at_s,
+                    length_s,
+                    arm,
+                    phase: *phase,
+                    rate: None,
+                    unproven,
+                    evidence,
+                })?;
+                if self.violated_baselines >= VIOLATED_BASELINES_MAX {
+                    return Err(found_violates(&violated));
+                }
                 self.wait_for_guards(RECOVERY_MAX)?;
-                Ok(None)
+                Ok(false)
             }
         }
     }
 
-    /// Restores the placement found at once, and then records the violation.
-    fn leave(&mut self, arm: ArmId, phase: LivePhase, at_s: f64, violated: &Violated) -> Early<()> {
+    /// Restores the placement found at once, and then describes the violation.
+    fn leave(&mut self, arm: ArmId, block: &LiveBlock, violated: &Violated) -> Early<GuardViolation> {
         let mut restored_after_s = None;
         if arm == ArmId::BASELINE {
             self.violated_baselines += 1;
@@ -105,17 +114,15 @@ impl Experiment<'_, '_> {
             let restored = self.begin(ArmId::BASELINE)?;
             restored_after_s = Some(restored.saturating_sub(violated.since).as_secs_f64());
         }
-        self.periods.push(LivePeriod { at_s, arm, phase, rate: None, unproven: Some(violated.describe()) });
-        self.violations.push(GuardViolation {
+        Ok(GuardViolation {
             at_s: self.elapsed().as_secs_f64(),
             arm,
-            phase,
+            phase: block.phase,
             guard: violated.guard.clone(),
             value: violated.value.as_ref().ok().copied(),
             error: violated.value.as_ref().err().cloned(),
             restored_after_s,
-        });
-        if self.violated_baselines < VIOLATED_BASELINES_MAX { Ok(()) } else { Err(found_violates(violated)) }
+        })
     }
 
     /// Waits under the placement found until all guards hold. Otherwise the next placement would be blamed.
@@ -125,7 +132,7 @@ impl Experiment<'_, '_> {
             let state = self.service.guards();
             match state {
                 GuardState::Hold => return Ok(()),
-                GuardState::Violated(violated) if self.periods.is_empty() || self.service.now() > end => {
+                GuardState::Violated(violated) if !self.has_changed || self.service.now() > end => {
                     return Err(found_violates(&violated));
                 }
                 GuardState::Unknown if self.service.now() > end => {

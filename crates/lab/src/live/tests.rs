@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::ops::Range;
 
-use model::stats::switchback::DropReason;
+use model::analysis::live::{GuardViolation, LivePlan};
+use model::stats::switchback::{DropReason, Outcome};
+use model::values::workload::Better;
 
 use super::*;
 
@@ -139,9 +141,38 @@ fn plan(alternatives: u32, seed: u64) -> LivePlan {
     LivePlan { alternatives, seed, budget: Duration::from_secs(15 * 60), better: Better::Higher }
 }
 
+/// Keeps the periods, and interrupts the experiment.
+#[derive(Default)]
+struct Kept<'a> {
+    periods: Vec<LivePeriod>,
+    /// Set after this number of periods.
+    stop: Option<(&'a AtomicBool, usize)>,
+    /// Number of periods that can be stored.
+    room: Option<usize>,
+}
+
+impl LiveObserver for Kept<'_> {
+    fn store(&mut self, period: &LivePeriod) -> Result<(), String> {
+        if self.room == Some(self.periods.len()) {
+            return Err("the disk is full".into());
+        }
+        self.periods.push(period.clone());
+        if let Some((stop, _)) = self.stop.filter(|(_, after)| *after == self.periods.len()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, _: &LiveProgress) {}
+}
+
+fn violations(run: &LiveRun) -> Vec<GuardViolation> {
+    run.state.violations().cloned().collect()
+}
+
 fn experiment(service: &mut Simulated, seed: u64) -> LiveRun {
-    let plan = plan(service.rates.len() as u32 - 1, seed);
-    run(service, &plan, &AtomicBool::new(false), &mut |_| {})
+    let state = LiveState::new(plan(service.rates.len() as u32 - 1, seed));
+    run(service, state, &AtomicBool::new(false), &mut Kept::default())
 }
 
 #[test]
@@ -152,10 +183,10 @@ fn planted_best_placement_is_found() {
         let LiveAnswer::Ended(Outcome::Gain { arm, change }) = run.answer else { panic!("{seed}: {:?}", run.answer) };
         assert_eq!(arm, ArmId(2), "{seed}");
         assert!((change.value - 0.05).abs() < 0.01, "{seed}: {change:?}");
-        let wash_out = run.wash_out.expect("it was measured").as_secs_f64();
+        let wash_out = run.state.wash_out().expect("it was measured").as_secs_f64();
         // The change of 15 % decays to 2 % within two time constants.
         assert!((0.2..1.5).contains(&wash_out), "{seed}: {wash_out} s");
-        assert!(run.seconds < 15.0 * 60.0, "{seed}: {} s", run.seconds);
+        assert!(run.state.end_s() < 15.0 * 60.0, "{seed}: {} s", run.state.end_s());
     }
 }
 
@@ -174,7 +205,7 @@ fn slow_service_has_long_periods() {
     let mut slow = Simulated::new(&[1000.0, 1100.0], 2);
     slow.lag_s = 0.8;
     let run = experiment(&mut slow, 2);
-    let wash_out = run.wash_out.expect("it was measured").as_secs_f64();
+    let wash_out = run.state.wash_out().expect("it was measured").as_secs_f64();
     assert!(wash_out > 1.0, "{wash_out} s");
     // The rest of the reaction is small, but the test for carry-over may still find it.
     let is_right =
@@ -198,35 +229,100 @@ fn periods_without_proof_do_not_count() {
     let mut service = Simulated::new(&[1000.0, 1100.0, 1050.0], 3);
     service.stolen = Some(ArmId(1));
     let run = experiment(&mut service, 3);
-    let of_first = run.periods.iter().filter(|period| period.arm == ArmId(1));
+    let of_first = run.state.periods().iter().filter(|period| period.arm == ArmId(1));
     assert!(of_first.clone().any(|period| period.unproven.is_some()));
     assert!(of_first.filter(|period| period.unproven.is_some()).all(|period| period.rate.is_none()));
 }
 
 #[test]
 fn interruption_and_errors_end_the_experiment_with_a_reason() {
-    let plan = plan(1, 1);
     let stop = AtomicBool::new(false);
-    let mut blocks = 0;
-    let mut observe = |_: &LiveProgress| {
-        blocks += 1;
-        stop.store(blocks == 40, Ordering::Relaxed);
-    };
-    let interrupted = run(&mut Simulated::new(&[1.0, 1.1], 1), &plan, &stop, &mut observe);
+    let mut kept = Kept { stop: Some((&stop, 90)), ..Kept::default() };
+    let interrupted = run(&mut Simulated::new(&[1.0, 1.1], 1), LiveState::new(plan(1, 1)), &stop, &mut kept);
     assert_eq!(interrupted.answer, LiveAnswer::Stopped { reason: "it was interrupted".into() });
-    assert!(interrupted.switchback.is_some_and(|switchback| switchback.periods() > 20));
+    assert_eq!(interrupted.end, None, "it can continue");
+    assert!(interrupted.state.switchback().is_some_and(|switchback| switchback.periods() > 20));
 
     let mut service = Simulated::new(&[1.0, 1.1], 1);
     service.fails_at = 100.0;
-    let failed = run(&mut service, &plan, &AtomicBool::new(false), &mut |_| {});
+    let failed = experiment(&mut service, 1);
     assert_eq!(failed.answer, LiveAnswer::Stopped { reason: "no socket listens on port 7".into() });
+    assert_eq!(failed.end.and_then(|end| end.reason).as_deref(), Some("no socket listens on port 7"));
+
+    let mut full = Kept { room: Some(7), ..Kept::default() };
+    let mut service = Simulated::new(&[1.0, 1.1], 1);
+    let stored = run(&mut service, LiveState::new(plan(1, 1)), &AtomicBool::new(false), &mut full);
+    assert_eq!(stored.answer, LiveAnswer::Stopped { reason: "the disk is full".into() });
+    assert_eq!(stored.state.periods(), full.periods, "a period that is not stored has no effect");
+}
+
+/// The replay of the stored periods is the state that stored them, wherever it ends, also within a block.
+#[test]
+fn killed_experiment_continues_from_its_periods() {
+    let plan = plan(2, 4);
+    for kill_after in [1, 40, 100, 115, 120, 121, 122, 130] {
+        let mut service = Simulated::new(&[1000.0, 900.0, 1050.0], 4);
+        service.guard = Some(SimulatedGuard::violated(ArmId(1), 150));
+        let stop = AtomicBool::new(false);
+        let mut kept = Kept { stop: Some((&stop, kill_after)), ..Kept::default() };
+        let killed = run(&mut service, LiveState::new(plan), &stop, &mut kept);
+        assert_eq!(kept.periods.len(), kill_after);
+        let replayed = LiveState::replay(plan, kept.periods.clone()).expect("its own periods");
+        assert_eq!(replayed.periods(), killed.state.periods(), "{kill_after}");
+        kept.stop = None;
+        // By the process that restores.
+        service.place(ArmId::BASELINE).expect("it runs");
+        let resumed = run(&mut service, replayed, &AtomicBool::new(false), &mut kept);
+        let is_right = matches!(resumed.answer, LiveAnswer::Ended(Outcome::Gain { arm: ArmId(2), .. }));
+        assert!(is_right, "{kill_after}: {:?}", resumed.answer);
+        // All periods together have the same answer, and the interrupted block does not count.
+        let mut again = LiveState::replay(plan, kept.periods.clone()).expect("its own periods");
+        let end = resumed.end.expect("it ended");
+        assert_eq!(again.next_step(end.at_s), LiveStep::Done(resumed.answer), "{kill_after}");
+        assert_eq!(again.switchback(), resumed.state.switchback(), "{kill_after}");
+        let times = kept.periods.windows(2).all(|pair| pair[0].end_s() <= pair[1].at_s + 1e-6);
+        assert!(times, "{kill_after}: the time in which it did not run does not count");
+    }
+}
+
+#[test]
+fn periods_of_other_experiments_cannot_be_replayed() {
+    let plan = plan(1, 1);
+    let mut kept = Kept::default();
+    run(&mut Simulated::new(&[1.0, 1.1], 1), LiveState::new(plan), &AtomicBool::new(false), &mut kept);
+    let first = kept.periods.iter().position(|period| period.phase == LivePhase::Race).expect("a race");
+    let changed = |change: &dyn Fn(&mut Vec<LivePeriod>)| {
+        let mut periods = kept.periods.clone();
+        change(&mut periods);
+        LiveState::replay(plan, periods).is_err()
+    };
+    assert!(!changed(&|_| {}));
+    assert!(changed(&|periods| periods[first].arm = periods[first + 1].arm), "an arm twice");
+    assert!(changed(&|periods| periods[first].arm = ArmId(7)), "an unknown arm");
+    assert!(changed(&|periods| periods[first].phase = LivePhase::Confirm), "another phase");
+    assert!(changed(&|periods| drop(periods.drain(..first))), "no wash-out");
+}
+
+#[test]
+fn interrupted_experiment_has_a_provisional_change() {
+    let plan = plan(1, 1);
+    let mut kept = Kept::default();
+    let whole = run(&mut Simulated::new(&[1.0, 1.1], 1), LiveState::new(plan), &AtomicBool::new(false), &mut kept);
+    let first = kept.periods.iter().position(|period| period.phase == LivePhase::Confirm).expect("a confirmation");
+    let after = |periods: usize| LiveState::replay(plan, kept.periods[..periods].to_vec()).expect("its own periods");
+    assert_eq!(after(first - 1).fresh_pairs(), None);
+    let few = after(first + 2 * 19 + 1).fresh_pairs().expect("fresh pairs");
+    assert_eq!((few.arm, few.complete, few.change), (ArmId(1), 19, None));
+    let enough = after(first + 2 * 20).fresh_pairs().expect("fresh pairs");
+    assert!(enough.complete == 20 && enough.change.is_some_and(|change| change.interval.contains(0.1)), "{enough:?}");
+    assert!(matches!(whole.answer, LiveAnswer::Ended(Outcome::Gain { .. })), "{:?}", whole.answer);
 }
 
 #[test]
 fn lower_values_are_a_gain_if_lower_is_better() {
     let mut service = Simulated::new(&[1000.0, 900.0], 1);
     let plan = LivePlan { better: Better::Lower, ..plan(1, 1) };
-    let answer = run(&mut service, &plan, &AtomicBool::new(false), &mut |_| {}).answer;
+    let answer = run(&mut service, LiveState::new(plan), &AtomicBool::new(false), &mut Kept::default()).answer;
     let LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change }) = answer else { panic!("{answer:?}") };
     assert!((change.value + 0.1).abs() < 0.01, "{change:?}");
 }
@@ -238,13 +334,14 @@ fn placement_that_violates_a_guard_leaves_at_once() {
         let mut service = Simulated::new(&[1000.0, 1050.0, 1200.0], 5);
         service.guard = Some(SimulatedGuard::violated(ArmId(2), from_s));
         let run = experiment(&mut service, 5);
-        let [violation] = &run.violations[..] else { panic!("{from_s} s: {:?}", run.violations) };
+        let violations = violations(&run);
+        let [violation] = &violations[..] else { panic!("{from_s} s: {violations:?}") };
         assert_eq!((violation.arm, violation.phase, violation.value), (ArmId(2), phase, Some(31.0)), "{from_s} s");
         let restored = violation.restored_after_s.expect("it was restored");
         assert!(restored <= 2.0 * GUARD_STEP.as_secs_f64(), "{from_s} s: {restored} s");
-        let later = run.periods.iter().filter(|period| period.at_s > violation.at_s);
+        let later = run.state.periods().iter().filter(|period| period.at_s > violation.at_s);
         assert!(later.clone().all(|period| period.arm != ArmId(2)), "{from_s} s");
-        let switchback = run.switchback.expect("it began");
+        let switchback = run.state.switchback().expect("it began");
         let left: Vec<_> = switchback.dropped().iter().map(|dropped| (dropped.arm, dropped.reason)).collect();
         assert!(left.contains(&(ArmId(2), DropReason::Withdrawn)), "{from_s} s: {left:?}");
         if phase == LivePhase::Confirm {
@@ -265,9 +362,10 @@ fn next_placement_is_not_blamed_for_a_guard_that_recovers() {
     let guard = SimulatedGuard::violated(ArmId(1), 100);
     service.guard = Some(SimulatedGuard { recovery: Duration::from_secs(10), ..guard });
     let run = experiment(&mut service, 6);
-    assert_eq!(run.violations.len(), 1, "{:?}", run.violations);
-    let after = run.periods.iter().find(|period| period.at_s > run.violations[0].at_s).expect("it continues");
-    assert!(after.at_s >= run.violations[0].at_s + 9.9, "{after:?}");
+    let violations = violations(&run);
+    assert_eq!(violations.len(), 1, "{violations:?}");
+    let after = run.state.periods().iter().find(|period| period.at_s > violations[0].at_s).expect("it continues");
+    assert!(after.at_s >= violations[0].at_s + 9.9, "{after:?}");
     assert!(matches!(run.answer, LiveAnswer::Ended(Outcome::Gain { arm: ArmId(2), .. })), "{:?}", run.answer);
 }
 
@@ -275,26 +373,27 @@ fn next_placement_is_not_blamed_for_a_guard_that_recovers() {
 fn guard_violated_by_the_placement_found_ends_the_experiment() {
     let reason = "under the placement found, guard 'command:p99<20' is violated: 31".to_owned();
     let stopped = LiveAnswer::Stopped { reason };
-    let found = |from_s| SimulatedGuard::violated(ArmId::BASELINE, from_s);
+    let found_from = |from_s| SimulatedGuard::violated(ArmId::BASELINE, from_s);
     let mut before = Simulated::new(&[1000.0, 1050.0], 7);
-    before.guard = Some(SimulatedGuard { within: Duration::ZERO..Duration::MAX, ..found(0) });
+    before.guard = Some(SimulatedGuard { within: Duration::ZERO..Duration::MAX, ..found_from(0) });
     let run = experiment(&mut before, 7);
     assert_eq!((run.answer, before.placed), (stopped.clone(), 0), "nothing was changed");
     // In three periods of it, with a recovery after each.
     let mut repeated = Simulated::new(&[1000.0, 1050.0], 7);
     let within = Duration::from_millis(400)..Duration::from_millis(600);
-    repeated.guard = Some(SimulatedGuard { within, ..found(120) });
+    repeated.guard = Some(SimulatedGuard { within, ..found_from(120) });
     let run = experiment(&mut repeated, 7);
-    assert_eq!((run.answer, run.violations.len()), (stopped.clone(), 3), "{:?}", run.violations);
-    assert!(run.violations.iter().all(|violation| violation.restored_after_s.is_none()));
-    let unproven = run.periods.iter().filter(|period| period.unproven.is_some());
-    assert!(unproven.count() == 3 && run.switchback.is_some_and(|switchback| switchback.dropped().is_empty()));
+    let found = violations(&run);
+    assert_eq!((&run.answer, found.len()), (&stopped, 3), "{found:?}");
+    assert!(found.iter().all(|violation| violation.restored_after_s.is_none()));
+    let unproven = run.state.periods().iter().filter(|period| period.unproven.is_some());
+    assert!(unproven.count() == 3 && run.state.switchback().is_some_and(|switchback| switchback.dropped().is_empty()));
     // Without a recovery.
     let mut lasting = Simulated::new(&[1000.0, 1050.0], 7);
-    lasting.guard = Some(found(120));
+    lasting.guard = Some(found_from(120));
     let run = experiment(&mut lasting, 7);
-    assert_eq!((run.answer, run.violations.len()), (stopped, 1));
-    assert!(run.seconds < 120.0 + 2.0 * 5.0 + 31.0, "{} s", run.seconds);
+    assert_eq!((&run.answer, violations(&run).len()), (&stopped, 1));
+    assert!(run.state.end_s() < 120.0 + 2.0 * 5.0 + 31.0, "{} s", run.state.end_s());
 }
 
 #[test]
@@ -305,7 +404,7 @@ fn guards_that_depend_on_the_rate_make_no_false_gains() {
         let guard = SimulatedGuard::violated(ArmId(9), 0);
         service.guard = Some(SimulatedGuard { violated_from: BTreeMap::new(), slow_share: 0.01, ..guard });
         let run = experiment(&mut service, seed);
-        assert!(run.seconds < 15.0 * 60.0 + 10.0, "{seed}: {} s", run.seconds);
+        assert!(run.state.end_s() < 15.0 * 60.0 + 10.0, "{seed}: {} s", run.state.end_s());
         gains += u32::from(matches!(run.answer, LiveAnswer::Ended(Outcome::Gain { .. })));
     }
     // Each has a probability of 2.5 %; more than five of sixty have one of 0.5 %.

@@ -407,7 +407,8 @@ fn limits_others(root: &Path, changes: &[SettingChange], group: &str) -> bool {
     others.any(|(path, name)| root.join(&path).is_dir() && (name.starts_with(GROUP_PREFIX) || is_limited(&path)))
 }
 
-fn boot_id(root: &Path) -> Option<String> {
+/// Returns the id of this boot of the Linux kernel; `None` if unknown.
+pub(crate) fn boot_id(root: &Path) -> Option<String> {
     sysfs::read_text(root, "proc/sys/kernel/random/boot_id").ok()
 }
 

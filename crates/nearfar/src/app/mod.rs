@@ -27,5 +27,6 @@ pub mod run;
 pub mod run_guard;
 pub mod session;
 pub mod size;
+pub mod stored_live;
 pub mod survey;
 pub mod target_machine;

@@ -68,6 +68,9 @@ pub struct LiveTryArgs {
     /// Seed of the random order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Begin a new experiment, even if an interrupted one could continue
+    #[arg(long)]
+    pub fresh: bool,
     /// Print what would be done, without doing it
     #[arg(long)]
     pub dry_run: bool,

@@ -3,14 +3,14 @@
 mod apply;
 
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lab::live::{LivePlan, LiveProgress};
+use lab::live::{LiveObserver, LiveProgress};
 use machine::live::{ObserveError, observe, rights};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
-    Activity, LiveAnswer, LiveAudit, LivePhase, LivePlacement, LiveTrial, alternatives, race_changes,
+    Activity, LiveAnswer, LiveAudit, LivePeriod, LivePhase, LivePlacement, LivePlan, LiveRequest, LiveSetup, LiveTrial,
+    alternatives,
 };
 use model::hint::Hinted;
 use model::values::live_metric::{GuardRule, MetricSource};
@@ -25,11 +25,12 @@ use crate::app::live_service::PlacedService;
 use crate::app::report::generated_by;
 use crate::app::restore_guard::RestoreGuard;
 use crate::app::run_guard::{GuardRequest, RunGuard};
+use crate::app::stored_live::StoredLive;
 use crate::app::target_machine::read_topology;
 use crate::cli::{GlobalArgs, LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
-use crate::requests::{self, Subject};
+use crate::requests::{self, Subject, results_file};
 
 /// Observation of the CPUs that a service needs.
 const OBSERVED: Duration = Duration::from_secs(1);
@@ -39,7 +40,6 @@ const METRIC_LIMIT: Duration = Duration::from_secs(2);
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Observations that take longer are announced.
 const ANNOUNCED_FROM: Duration = Duration::from_secs(1);
-
 pub fn run(args: &LiveArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         LiveCommand::Audit(args) => audit(args, common),
@@ -83,10 +83,10 @@ fn observed(subject: &Subject, duration: Duration) -> Result<Activity, CliError>
 struct Experiment {
     threads: ServiceThreads,
     found: FoundMask,
-    /// The first is the one found.
-    placements: Vec<LivePlacement>,
-    plan: LivePlan,
-    metric: MetricSource,
+    request: LiveRequest,
+    setup: LiveSetup,
+    /// The interrupted experiment that continues.
+    resumed: Option<StoredLive>,
     meter: LiveMeter,
     guards: Vec<(GuardRule, LiveMeter)>,
 }
@@ -94,12 +94,11 @@ struct Experiment {
 fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
     let subject = Subject::new(&args.subject)?;
     subject.processes()?;
-    let experiment = plan(args, &subject)?;
     if args.dry_run {
-        output::print(&dry_run(&subject, &experiment))?;
+        output::print(&dry_run(&subject, &plan(args, &subject, common)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (trial, is_interrupted) = run_experiment(args, common, &subject, experiment)?;
+    let (trial, is_interrupted) = run_experiment(args, common, &subject)?;
     if let Some(path) = &args.html {
         output::write(path, &report::html::live_trial(&trial, &generated_by()))?;
     }
@@ -119,17 +118,60 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
     })
 }
 
-fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
-    let budget = Duration::from_nanos(requests::duration("--budget", &args.budget)?.0);
+fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Experiment, CliError> {
+    let budget = requests::duration("--budget", &args.budget)?;
     let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
     let threads = subject.threads()?;
-    let found = threads.found().ok_or_else(|| CliError::failure(format!("{} has ended", subject.name)))?;
+    let ended = || CliError::failure(format!("{} has ended", subject.name));
+    let (found, service) = (threads.found().ok_or_else(ended)?, threads.identity().ok_or_else(ended)?);
+    let request = LiveRequest {
+        options: subject.options.clone(),
+        metric: args.metric.clone(),
+        guards: args.guards.clone(),
+        placements: args.placements.clone(),
+        budget,
+        seed: args.seed,
+    };
+    let resumed = if args.fresh || args.dry_run {
+        None
+    } else {
+        StoredLive::unfinished(&results_file(common), &request, &service, &found.cpus, common.quiet)?
+    };
+    let placements = match &resumed {
+        Some(stored) => stored.record.setup.placements.clone(),
+        None => placements(args, subject, &found)?,
+    };
+    let kind = metric.kind();
+    let setup = LiveSetup {
+        subject: subject.name.clone(),
+        service,
+        quantity: kind.quantity.into(),
+        unit: kind.unit.into(),
+        better: kind.better,
+        placements,
+        pinned_threads: found.others.values().sum(),
+    };
+    check_budget(&args.budget, &LivePlan::new(&request, &setup))?;
+    let option = format!("--metric '{}'", args.metric);
+    let limit = if rules.is_empty() { METRIC_LIMIT } else { READ_LIMIT };
+    let mut meter = LiveMeter::open(&option, &metric, &threads, limit)?;
+    meter.check_counter(&option)?;
+    let mut guards = Vec::new();
+    for rule in rules {
+        let meter = LiveMeter::open(&format!("--guard '{}'", rule.text), &rule.source, &threads, READ_LIMIT)?;
+        guards.push((rule, meter));
+    }
+    Ok(Experiment { threads, found, request, setup, resumed, meter, guards })
+}
+
+/// Returns the placement found, and those to compare with it.
+fn placements(args: &LiveTryArgs, subject: &Subject, found: &FoundMask) -> Result<Vec<LivePlacement>, CliError> {
     let topology = read_topology(None)?;
     let alternatives = if args.placements.is_empty() {
         let busy = observed(subject, OBSERVED)?.cpu_percent() / 100.0;
         alternatives(&topology, &found.cpus, busy)
     } else {
-        args.placements.iter().map(|text| placement(&topology, text, &found)).collect::<Result<_, _>>()?
+        args.placements.iter().map(|text| placement(&topology, text, found)).collect::<Result<_, _>>()?
     };
     if alternatives.is_empty() {
         return Err(CliError::with(
@@ -142,29 +184,17 @@ fn plan(args: &LiveTryArgs, subject: &Subject) -> Result<Experiment, CliError> {
         )
         .hint("name CPUs with --placement, such as --placement 0-3"));
     }
-    let better = metric.kind().better;
-    let plan = LivePlan { alternatives: alternatives.len() as u32, seed: args.seed, budget, better };
-    if budget < plan.budget_min() {
-        let needed = Nanos(plan.budget_min().as_nanos() as u64);
-        return Err(CliError::usage(format!(
-            "--budget {} is too short for {} placements",
-            args.budget,
-            alternatives.len() + 1
-        ))
-        .hint(format!("use at least {needed}, or name fewer with --placement")));
-    }
     let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone() };
-    let placements = std::iter::once(here).chain(alternatives).collect();
-    let option = format!("--metric '{}'", args.metric);
-    let limit = if rules.is_empty() { METRIC_LIMIT } else { READ_LIMIT };
-    let mut meter = LiveMeter::open(&option, &metric, &threads, limit)?;
-    meter.check_counter(&option)?;
-    let mut guards = Vec::new();
-    for rule in rules {
-        let meter = LiveMeter::open(&format!("--guard '{}'", rule.text), &rule.source, &threads, READ_LIMIT)?;
-        guards.push((rule, meter));
+    Ok(std::iter::once(here).chain(alternatives).collect())
+}
+
+fn check_budget(text: &str, plan: &LivePlan) -> Result<(), CliError> {
+    if plan.budget >= plan.budget_min() {
+        return Ok(());
     }
-    Ok(Experiment { threads, found, placements, plan, metric, meter, guards })
+    let needed = Nanos(plan.budget_min().as_nanos() as u64);
+    Err(CliError::usage(format!("--budget {text} is too short for {} placements", plan.alternatives + 1))
+        .hint(format!("use at least {needed}, or name fewer with --placement")))
 }
 
 fn metric(text: &str) -> Result<MetricSource, CliError> {
@@ -202,7 +232,7 @@ fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LiveP
 
 /// Lists the system calls, one line each.
 fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
-    let Experiment { threads, found, placements, plan, guards, .. } = experiment;
+    let Experiment { threads, found, request, setup, guards, .. } = experiment;
     let mut lines =
         vec![format!("{}: {} of its threads may run on {}", subject.name, found.threads, found.cpus.described())];
     let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
@@ -211,55 +241,60 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
             .map(|((pid, tid), _)| format!("  sched_setaffinity({tid}), process {pid}, at the begin of each period")),
     );
     lines.push("placements, in random order:".into());
-    lines.extend(placements.iter().map(|placement| format!("  {}: {}", placement.name, placement.cpus.described())));
+    let placement = |placement: &LivePlacement| format!("  {}: {}", placement.name, placement.cpus.described());
+    lines.extend(setup.placements.iter().map(placement));
     lines.extend(guards.iter().map(|(rule, _)| format!("  as long as {}", rule.text)));
-    let budget = Nanos(plan.budget.as_nanos() as u64);
-    lines.push(format!("for at most {budget}, then back to {}", found.mask));
+    lines.push(format!("for at most {}, then back to {}", request.budget, found.mask));
     lines.join("\n") + "\n"
 }
 
 /// Returns the result, and whether a signal ended the experiment.
-fn run_experiment(
-    args: &LiveTryArgs,
-    common: &GlobalArgs,
-    subject: &Subject,
-    experiment: Experiment,
-) -> Result<(LiveTrial, bool), CliError> {
-    let Experiment { threads, found, placements, plan, metric, meter, guards } = experiment;
+fn run_experiment(args: &LiveTryArgs, common: &GlobalArgs, subject: &Subject) -> Result<(LiveTrial, bool), CliError> {
     let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
     // Declared first, so that it ends after the settings are restored.
     let restorer = RestoreGuard::start()?;
-    let (guard, ()) = RunGuard::acquire(&request, false, || Ok(()))?;
-    let masks: Vec<Mask> = placements[1..].iter().map(|placement| Mask::Only(placement.cpus.clone())).collect();
+    let (guard, experiment) = RunGuard::acquire(&request, false, || plan(args, subject, common))?;
+    let Experiment { threads, found, request, setup, resumed, meter, guards } = experiment;
+    if let Some(stored) = resumed.as_ref().filter(|_| !common.quiet) {
+        message!("resuming experiment {}; to begin a new one, use --fresh", stored.record.id);
+    }
+    let cpus: Vec<_> = setup.placements[1..].iter().map(|placement| placement.cpus.clone()).collect();
+    let stored = resumed.map_or_else(|| StoredLive::begin(&results_file(common), request, setup), Ok)?;
+    let masks: Vec<Mask> = cpus.iter().cloned().map(Mask::Only).collect();
     guard.journal_affinities(&threads, &masks)?;
     machine::priority::raise_priority();
-    let cpus: Vec<_> = placements[1..].iter().map(|placement| placement.cpus.clone()).collect();
     // After the priority was raised, which their threads inherit: a guard must act in time.
     let guards = guards.into_iter().map(|(rule, meter)| GuardWatch::start(rule, meter)).collect();
     let mut service = PlacedService::new(threads, &found, &cpus, meter, guards);
-    let mut progress = LiveLines::new(common.quiet, plan.budget);
-    let run = lab::live::run(&mut service, &plan, &guard.stop, &mut |state| progress.show(state));
-    let is_interrupted = guard.stop.load(Ordering::Relaxed);
+    let (state, budget) = (stored.state.clone(), stored.record.plan().budget);
+    let mut observed = ObservedLive { stored, lines: LiveLines { quiet: common.quiet, budget, last: None } };
+    let run = lab::live::run(&mut service, state, &guard.stop, &mut observed);
     guard.release();
     drop(restorer);
-    let trial = LiveTrial {
-        subject: subject.name.clone(),
-        metric: args.metric.clone(),
-        quantity: metric.kind().quantity.into(),
-        unit: metric.kind().unit.into(),
-        better: plan.better,
-        placements,
-        seconds: run.seconds,
-        wash_out_s: run.wash_out.map(|time| time.as_secs_f64()),
-        period_s: run.period.map(|time| time.as_secs_f64()),
-        periods: run.periods,
-        dropped: run.switchback.as_ref().map(|switchback| switchback.dropped().to_vec()).unwrap_or_default(),
-        race: run.switchback.as_ref().map(race_changes).unwrap_or_default(),
-        violations: run.violations,
-        answer: run.answer,
-        pinned_threads: found.others.values().sum(),
-    };
+    let is_interrupted = run.end.is_none();
+    let id = observed.stored.record.id.clone();
+    let mut trial = observed.stored.finish(run.end)?;
+    trial.answer = run.answer;
+    if is_interrupted && !common.quiet {
+        message!("experiment {id}: the same command resumes it");
+    }
     Ok((trial, is_interrupted))
+}
+
+/// Stores and shows what happens.
+struct ObservedLive {
+    stored: StoredLive,
+    lines: LiveLines,
+}
+
+impl LiveObserver for ObservedLive {
+    fn store(&mut self, period: &LivePeriod) -> Result<(), String> {
+        self.stored.add(period).map_err(|error| format!("a period cannot be stored: {error}"))
+    }
+
+    fn show(&mut self, progress: &LiveProgress) {
+        self.lines.show(progress);
+    }
 }
 
 /// Progress on stderr.
@@ -270,10 +305,6 @@ struct LiveLines {
 }
 
 impl LiveLines {
-    fn new(quiet: bool, budget: Duration) -> Self {
-        Self { quiet, budget, last: None }
-    }
-
     fn show(&mut self, state: &LiveProgress) {
         let is_due = self.last.is_none_or(|last| state.elapsed >= last + LINE_INTERVAL);
         if self.quiet || !is_due {

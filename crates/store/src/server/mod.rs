@@ -157,6 +157,7 @@ fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
     let parameter = |value: &'a Value<'a>| -> &'a (dyn ToSql + Sync) {
         match value {
             Value::Null => &None::<&str>,
+            Value::NullReal => &None::<f64>,
             Value::Whole(number) => number,
             Value::Real(number) => number,
             Value::Text(text) => text,
@@ -169,7 +170,7 @@ fn kind(value: &Value<'_>) -> Type {
     match value {
         Value::Null | Value::Text(_) => Type::TEXT,
         Value::Whole(_) => Type::INT8,
-        Value::Real(_) => Type::FLOAT8,
+        Value::Real(_) | Value::NullReal => Type::FLOAT8,
     }
 }
 
@@ -196,6 +197,7 @@ impl<'a> FromSql<'a> for PgValue {
 fn escaped<'a>(value: &'a Value<'_>) -> Value<'a> {
     match value {
         Value::Null => Value::Null,
+        Value::NullReal => Value::NullReal,
         Value::Whole(number) => Value::Whole(*number),
         Value::Real(number) => Value::Real(*number),
         Value::Text(text) if text.contains(['\0', ESCAPE]) => {

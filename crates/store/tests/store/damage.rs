@@ -66,7 +66,7 @@ fn foreign_files_return_errors_and_are_not_modified() {
         ("cookies.sqlite", "FILE is a database of another program\nhint: name another file with --store"),
         (
             "newer.db",
-            "results file FILE was written by a newer nearfar (schema 7, this program knows 3)\nhint: use that",
+            "results file FILE was written by a newer nearfar (schema 7, this program knows 4)\nhint: use that",
         ),
     ];
     for (name, expected) in cases {

@@ -9,6 +9,7 @@ mod disks;
 mod exports;
 mod fixtures;
 mod kill;
+mod live;
 mod locks;
 mod merges;
 #[cfg(feature = "parquet")]

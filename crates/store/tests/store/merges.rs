@@ -54,7 +54,7 @@ fn merge_adds_missing_trials_once() {
         trials_present: 10,
         tables_added: 1,
         tables_present: 0,
-        conflicts: Vec::new(),
+        ..MergeReport::default()
     };
     assert_eq!(report, expected);
     assert_eq!(report.to_string(), "added 1 runs, 22 trials, 1 tables; already present: 1 runs, 10 trials, 0 tables");

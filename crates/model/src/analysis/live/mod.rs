@@ -3,6 +3,9 @@
 mod alternatives;
 mod applied;
 mod findings;
+mod plan;
+mod record;
+mod state;
 mod tcp_traffic;
 mod trial;
 
@@ -21,8 +24,13 @@ pub use applied::{
     permanent_lines,
 };
 pub use findings::AuditFinding;
+pub use plan::{LivePlan, WASH_OUT_STEP};
+pub use record::{LiveEnd, LiveId, LiveRecord, LiveRequest, LiveSetup, LiveSummary, ServiceIdentity};
+pub use state::{LiveBlock, LiveState, LiveStep};
 pub use tcp_traffic::{TcpTraffic, TcpUnsuitable, check_sizes};
-pub use trial::{GuardViolation, LiveAnswer, LivePeriod, LivePhase, LivePlacement, LiveTrial, race_changes};
+pub use trial::{
+    FreshPairs, GuardViolation, LiveAnswer, LiveEvidence, LivePeriod, LivePhase, LivePlacement, LiveTrial,
+};
 
 /// A thread that lived during the whole observation.
 #[derive(Clone, Debug, PartialEq, Eq)]

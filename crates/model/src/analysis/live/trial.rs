@@ -1,14 +1,17 @@
 //! The result of an experiment on a running service. Must not depend on how the periods were run.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::{LiveRecord, LiveState, LiveStep};
 use crate::stats::statistics::median;
-use crate::stats::switchback::{ArmId, CarryOver, Change, Dropped, NoClaim, Outcome, PeriodResult, Phase, Switchback};
+use crate::stats::switchback::{
+    ArmId, CarryOver, Change, Dropped, Halves, NoClaim, Outcome, PeriodResult, Phase, SwitchSample, Switchback,
+};
 use crate::values::id_set::CpuSet;
 use crate::values::workload::Better;
 
 /// A placement of the service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivePlacement {
     /// `as found`, `node:0`.
     pub name: String,
@@ -18,18 +21,38 @@ pub struct LivePlacement {
 /// One period of the experiment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LivePeriod {
-    /// Seconds since the begin of the experiment.
+    /// Ordinal of its block.
+    pub block: u32,
+    /// Seconds since the begin of the experiment. Time in which the experiment was interrupted does not count.
     pub at_s: f64,
+    /// Length in seconds, with the wash-out.
+    pub length_s: f64,
     pub arm: ArmId,
     pub phase: LivePhase,
     /// Value of the metric after the wash-out, such as a rate per second; `None` if the period does not count.
     pub rate: Option<f64>,
     /// Why the period does not count.
     pub unproven: Option<String>,
+    #[serde(flatten)]
+    pub evidence: LiveEvidence,
+}
+
+/// Observations during a period.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveEvidence {
+    /// Arm of the preceding period.
+    pub from: ArmId,
+    /// Values in the two halves after the wash-out; `None` while the wash-out is measured, or without a value.
+    pub halves: Option<(f64, f64)>,
+    /// Values since the switch; empty unless the wash-out is measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub samples: Vec<SwitchSample>,
+    /// The guard that ended the period.
+    pub violation: Option<GuardViolation>,
 }
 
 /// A guard that was violated.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardViolation {
     /// Seconds since the begin of the experiment.
     pub at_s: f64,
@@ -47,7 +70,7 @@ pub struct GuardViolation {
     pub restored_after_s: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LivePhase {
     /// To measure the wash-out. These periods do not count.
@@ -77,6 +100,20 @@ pub enum LiveAnswer {
     NotSettled { longest_period_s: f64 },
     /// It was interrupted, or something ended it, for this reason.
     Stopped { reason: String },
+    /// It has not ended.
+    Unfinished,
+}
+
+/// The pairs of periods that count for the answer, while there is none yet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FreshPairs {
+    /// The alternative that is compared with the placement found.
+    pub arm: ArmId,
+    pub complete: usize,
+    pub planned: usize,
+    /// Change in the complete pairs, from the minimum for a claim on. Provisional: whether the experiment stopped here may
+    /// depend on it.
+    pub change: Option<Change>,
 }
 
 /// An experiment on a running service.
@@ -103,6 +140,8 @@ pub struct LiveTrial {
     /// Violations of guards, in order.
     pub violations: Vec<GuardViolation>,
     pub answer: LiveAnswer,
+    /// Pairs so far, if there is no answer.
+    pub fresh_pairs: Option<FreshPairs>,
     /// Change of each alternative in the race. For display only: the best of several is overestimated.
     pub race: Vec<(ArmId, Option<Change>)>,
     /// Number of threads that the program has bound itself, and that were not changed.
@@ -110,6 +149,40 @@ pub struct LiveTrial {
 }
 
 impl LiveTrial {
+    /// Evaluates the periods of an experiment.
+    pub fn new(record: &LiveRecord, periods: Vec<LivePeriod>) -> Self {
+        let setup = &record.setup;
+        let (state, answer) = match LiveState::replay(record.plan(), periods) {
+            Ok(mut state) => {
+                let answer = answer(record, &mut state);
+                (state, answer)
+            }
+            Err(error) => {
+                let reason = format!("its periods contradict each other: {error}");
+                (LiveState::new(record.plan()), LiveAnswer::Stopped { reason })
+            }
+        };
+        let has_answer = matches!(answer, LiveAnswer::Ended(_) | LiveAnswer::CarriedOver { .. });
+        Self {
+            subject: setup.subject.clone(),
+            metric: record.request.metric.clone(),
+            quantity: setup.quantity.clone(),
+            unit: setup.unit.clone(),
+            better: setup.better,
+            placements: setup.placements.clone(),
+            seconds: state.end_s(),
+            wash_out_s: state.wash_out().map(|time| time.as_secs_f64()),
+            period_s: state.period().map(|time| time.as_secs_f64()),
+            dropped: state.switchback().map(|switchback| switchback.dropped().to_vec()).unwrap_or_default(),
+            violations: state.violations().cloned().collect(),
+            fresh_pairs: state.fresh_pairs().filter(|_| !has_answer),
+            race: state.switchback().map(race_changes).unwrap_or_default(),
+            pinned_threads: setup.pinned_threads,
+            answer,
+            periods: state.periods().to_vec(),
+        }
+    }
+
     /// Returns the median rate of an arm over the periods that count, and their number.
     pub fn rate(&self, arm: ArmId) -> (Option<f64>, usize) {
         let rates: Vec<f64> =
@@ -117,11 +190,9 @@ impl LiveTrial {
         (median(&rates), rates.len())
     }
 
-    /// Returns the number of periods that should count but were not proven, besides those in which a guard was violated.
-    pub fn unproven(&self) -> usize {
-        let periods = self.counted().filter(|period| period.rate.is_none()).count();
-        let violated = self.violations.iter().filter(|violation| violation.phase != LivePhase::WashOut).count();
-        periods.saturating_sub(violated)
+    /// Returns the periods that should count but were not proven, besides those in which a guard was violated.
+    pub fn unproven(&self) -> impl Iterator<Item = &LivePeriod> {
+        self.counted().filter(|period| period.rate.is_none() && period.evidence.violation.is_none())
     }
 
     /// Returns the violation because of which an alternative left.
@@ -147,13 +218,37 @@ impl LiveTrial {
     }
 }
 
+/// Returns the answer of an experiment after its periods.
+fn answer(record: &LiveRecord, state: &mut LiveState) -> LiveAnswer {
+    let Some(end) = &record.ended else { return LiveAnswer::Unfinished };
+    if let Some(reason) = &end.reason {
+        return LiveAnswer::Stopped { reason: reason.clone() };
+    }
+    match state.next_step(end.at_s) {
+        LiveStep::Done(answer) => answer,
+        LiveStep::Block(_) => LiveAnswer::Stopped { reason: "its last periods are missing".into() },
+    }
+}
+
 /// Returns the changes of all alternatives in the race.
-pub fn race_changes(switchback: &Switchback) -> Vec<(ArmId, Option<Change>)> {
+fn race_changes(switchback: &Switchback) -> Vec<(ArmId, Option<Change>)> {
     let shown = |(arm, change): (ArmId, Result<Change, NoClaim>)| (arm, change.ok());
     switchback.race_changes().into_iter().map(shown).collect()
 }
 
 impl LivePeriod {
+    /// Returns its end in seconds since the begin of the experiment.
+    pub fn end_s(&self) -> f64 {
+        self.at_s + self.length_s
+    }
+
+    /// Returns the values of both halves, if the period counts.
+    pub(super) fn halves(&self) -> Option<Halves> {
+        let PeriodResult::Value(_) = self.result() else { return None };
+        let (first, second) = self.evidence.halves?;
+        Some(Halves { from: self.evidence.from, to: self.arm, first, second })
+    }
+
     /// Returns the result for the statistics. A service that does nothing has no ratio.
     pub fn result(&self) -> PeriodResult {
         match self.rate {

@@ -45,7 +45,7 @@ pub use wash_out::{Switch, SwitchSample, WashOut, WashOutRules, wash_outs};
 pub const BLOCKS_MIN: usize = 20;
 
 /// A placement in the experiment; alternatives are numbered from 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ArmId(pub u32);
 

@@ -9,6 +9,7 @@ mod writers;
 
 use std::path::Path;
 
+use model::analysis::live::LiveEnd;
 use model::values::placement::Placement;
 use model::values::record::{EndReason, ImportedTable, RunId, RunRecord, SavedPlacement};
 use store::{MergeReport, Store, StoreError, StoreVersion, export};
@@ -39,6 +40,10 @@ fn content(store: &Store) -> String {
         let mut ids: Vec<_> = store.trial_ids(&summary.id).unwrap().into_iter().collect();
         ids.sort();
         all.push(format!("{ids:?}"));
+    }
+    for experiment in store.live_experiments().unwrap() {
+        let periods = store.live_periods(&experiment.id).unwrap();
+        all.push(format!("{:?} {periods:?}", store.live(&experiment.id.0).unwrap()));
     }
     all.extend(store.tables().unwrap().iter().map(|name| format!("{:?}", store.table(name).unwrap())));
     all.join("\n")
@@ -105,8 +110,14 @@ fn server_stores_and_reports_the_same_as_a_file() {
     let (mut file, mut remote) = (Store::open(&path).unwrap(), Store::open(&server.url()).unwrap());
     assert!(remote.is_on_server() && !file.is_on_server());
     assert_eq!(live(&mut remote), live(&mut file));
+    for store in [&mut remote, &mut file] {
+        crate::live::fill(store, &crate::live::record(7), 0..45);
+        store.end_live(&crate::live::record(7).id, &LiveEnd { at_s: 95.0, reason: None }).unwrap();
+    }
     assert_eq!(content(&remote), content(&file));
-    assert_eq!(file.extent().unwrap(), StoreVersion { runs: 2, ended: 1, trials: 44, tables: 1 });
+    let lives = StoreVersion { live: 1, live_ended: 1, periods: 45, ..StoreVersion::default() };
+    let extent = StoreVersion { runs: 2, ended: 1, trials: 44, tables: 1, ..lives };
+    assert_eq!((file.extent().unwrap(), remote.extent().unwrap()), (extent, extent));
 
     // The two views show the same rows.
     for (sql, expected) in [
@@ -127,9 +138,16 @@ fn server_stores_and_reports_the_same_as_a_file() {
     let mut merged = Store::open(&second).unwrap();
     let report = merged.merge(&path).unwrap();
     assert_eq!((report.runs_added, report.trials_added, report.tables_added), (2, 44, 1));
+    assert_eq!((report.live_added, report.periods_added), (1, 45));
     assert_eq!(content(&merged), content(&file));
     let report = merged.merge(&path).unwrap();
-    let nothing = MergeReport { runs_present: 2, trials_present: 44, tables_present: 1, ..MergeReport::default() };
+    let nothing = MergeReport {
+        runs_present: 2,
+        trials_present: 44,
+        tables_present: 1,
+        live_present: 1,
+        ..MergeReport::default()
+    };
     assert_eq!(report, nothing);
     // A merge from the server into a file does too.
     let back = directory.path().join("back.db");

@@ -1,5 +1,6 @@
 //! Privileges: writers cannot change rows, readers cannot add any, and the documentation's grants suffice for each.
 
+use model::analysis::live::LiveEnd;
 use model::hint::Hinted;
 use store::{Store, StoreError};
 
@@ -45,6 +46,8 @@ fn writer_role_can_add_but_not_change_rows() {
     writer.add_trial(&own.id, &fixtures::trial(&own, 0, 3)).unwrap();
     writer.end_run(&own.id, EndReason::Budget).unwrap();
     assert!(writer.add_table(&table(0.1)).unwrap());
+    crate::live::fill(&mut writer, &crate::live::record(7), 0..3);
+    writer.end_live(&crate::live::record(7).id, &LiveEnd { at_s: 6.3, reason: None }).unwrap();
     let before = content(&writer);
 
     for sql in [
@@ -54,6 +57,8 @@ fn writer_role_can_add_but_not_change_rows() {
         "UPDATE nearfar.run SET ended = NULL",
         "UPDATE nearfar.run SET ended = 'precise' WHERE id = 'bb'",
         "UPDATE nearfar.imported SET content = ''",
+        "UPDATE nearfar.live_period SET rate = 0",
+        "UPDATE nearfar.live_end SET reason = ''",
         "UPDATE nearfar.version SET number = 1",
         "DELETE FROM nearfar.sample",
         "DELETE FROM nearfar.run",
