@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use model::analysis::live::ServiceIdentity;
+use model::analysis::live::{LiveEnd, ServiceIdentity};
 use model::values::id_set::CpuSet;
 use serde_json::Value;
 
@@ -169,6 +169,13 @@ impl Trying {
         Some(trying)
     }
 
+    /// Starts the same experiment again, with more arguments.
+    fn again(&self, args: &[&str]) -> Child {
+        let last = last_cpu(&self.found).expect("two CPUs");
+        let mut command = try_command(self.state.path(), &self.service.pid(), &last);
+        command.args(args).spawn().expect("the program starts")
+    }
+
     fn signal(&self, name: &str) {
         signal(&self.process, name);
     }
@@ -202,6 +209,93 @@ fn interrupted_experiment_restores_the_service() {
     let page = std::fs::read_to_string(trying.state.path().join("page.html")).expect("a page");
     assert!(page.contains("no claim: it was interrupted"), "{page}");
     assert!(!trying.state.path().join("undo.journal").exists());
+}
+
+/// Runs another command with the state and the results of an experiment.
+fn with_results(state: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+    command.env("NEARFAR_STATE", state).env("NEARFAR_STORE", state.join("results.db"));
+    command.args(args).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", stderr(output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Returns the JSON of the only experiment in the results.
+fn shown(state: &Path) -> Value {
+    serde_json::from_str(&stdout(&with_results(state, &["show", "--format", "json"]))).expect("JSON")
+}
+
+fn periods(state: &Path) -> Vec<Value> {
+    let output = with_results(state, &["show", "--format", "json"]);
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    shown["periods"].as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+fn killed_experiment_continues_with_the_stored_periods() {
+    let name = "killed_experiment_continues_with_the_stored_periods";
+    let Some(mut trying) = Trying::start(name) else { return };
+    let state = trying.state.path().to_owned();
+    wait_for("two periods are stored", || periods(&state).len() >= 2);
+    trying.signal("-KILL");
+    trying.process.wait().expect("it ends");
+    wait_for("the guard restores", || !state.join("undo.journal").exists());
+    let before = periods(&state);
+    assert_eq!(shown(&state)["answer"]["answer"], "unfinished");
+
+    let mut resumed = trying.again(&[]);
+    wait_for("another period is stored", || periods(&state).len() > before.len());
+    signal(&resumed, "-INT");
+    assert_eq!(resumed.wait().expect("it ends").code(), Some(130));
+    let after = periods(&state);
+    assert_eq!(after[..before.len()], before[..], "what was measured stays");
+    let end =
+        |period: &Value| period["at_s"].as_f64().unwrap_or_default() + period["length_s"].as_f64().unwrap_or_default();
+    let gap = after[before.len()]["at_s"].as_f64().expect("a time") - end(&before[before.len() - 1]);
+    assert!(gap.abs() < 0.5, "the time in which it did not run does not count: {gap} s");
+    assert!(messages(resumed).contains("resuming experiment"));
+    assert!(trying.is_found_again());
+
+    // A command with another seed asks for another experiment.
+    let mut other = trying.again(&["--seed", "2"]);
+    wait_for("the service is placed", || !trying.is_found_again());
+    signal(&other, "-INT");
+    other.wait().expect("it ends");
+    assert!(!messages(other).contains("resuming"));
+    let list = stdout(&with_results(&state, &["show", "--runs", "--format", "json"]));
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    assert_eq!(list["live"].as_array().map(Vec::len), Some(2), "{list:#}");
+}
+
+#[test]
+fn stored_experiment_is_shown_reported_and_merged() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let record = planted::record();
+    let (all, at_s) = planted::periods(&record);
+    let mut store = store::Store::open(&dir.path().join("results.db")).expect("a new file");
+    store.begin_live(&record).expect("a new experiment");
+    all.iter().for_each(|period| store.add_live_period(&record.id, period).expect("a new period"));
+    store.end_live(&record.id, &LiveEnd { at_s, reason: None }).expect("it ends once");
+    drop(store);
+    let (id, state) = (record.id.to_string(), dir.path());
+    let answer = "unit redis: node:0 changes its rate by +9.9";
+    assert!(stdout(&with_results(state, &["show", &id])).contains(answer));
+    assert!(stdout(&with_results(state, &["show", "--runs"])).contains("unit redis"));
+    let page = stdout(&with_results(state, &["report", "-o", "-"]));
+    assert!(page.contains(answer) && page.matches("<circle").count() == all.len() + 2, "{page}");
+    for command in ["export", "share"] {
+        let file = state.join(command).display().to_string();
+        let output = with_results(state, &[command, &id, "--output", &file]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(&format!("which nearfar {command} does not support")), "{}", stderr(&output));
+    }
+    let other = tempfile::tempdir().expect("a directory");
+    let merged = with_results(other.path(), &["import", &state.join("results.db").display().to_string()]);
+    assert!(stderr(&merged).contains(&format!("added 1, {} periods", all.len())), "{}", stderr(&merged));
+    assert_eq!(shown(other.path()), shown(state));
 }
 
 #[test]

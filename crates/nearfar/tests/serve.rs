@@ -1,6 +1,8 @@
 //! `nearfar serve` over HTTP: valid and invalid requests, one client and many, while another process writes the results
 //! file. Tests in a browser are in `looks`.
 
+mod planted;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use model::analysis::live::LiveEnd;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -289,6 +292,40 @@ fn trials_of_another_process_are_sent_as_events() {
     assert_eq!(server.exchange("GET", &events, "Last-Event-ID: 15-ended\r\n").status, 204, "do not reconnect");
     let page = server.get(&page).body;
     assert!(!page.contains("data-events") && page.contains("all repetitions"), "an ended run has no events");
+}
+
+#[test]
+fn periods_of_a_running_experiment_are_sent_as_events() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("results.db");
+    let record = planted::record();
+    let (periods, at_s) = planted::periods(&record);
+    let mut store = store::Store::open(&path).expect("a new file");
+    store.begin_live(&record).expect("a new experiment");
+    let add = |store: &mut store::Store, period| store.add_live_period(&record.id, period).expect("a new period");
+    add(&mut store, &periods[0]);
+    let (server, id) = (TestServer::start(&path, &[]), record.id.to_string());
+    let (page, events) = (format!("/live/{id}"), format!("/live/{id}/events"));
+    let mut stream = server.follow(&events, None);
+    assert_eq!(stream.next().expect("the current state is sent at once").0, "1");
+    assert!(server.get(&page).body.contains(&format!("data-events=\"{events}?seen=1\"")));
+    add(&mut store, &periods[1]);
+    let (seen, state) = stream.next().expect("a period was stored");
+    assert_eq!((seen.as_str(), &state["standing"]), ("2", &"2 periods so far".into()));
+    let shown = server.get(&page).body;
+    assert!(shown.contains("seen=2") && shown.contains("unit redis: no answer yet"), "{shown}");
+    periods[2..].iter().for_each(|period| add(&mut store, period));
+    store.end_live(&record.id, &LiveEnd { at_s, reason: None }).expect("it ends once");
+    while stream.next().is_some_and(|(_, state)| state["ended"] == false) {}
+    let ended = server.get(&page).body;
+    assert!(!ended.contains("data-events") && ended.contains("node:0 changes its rate by +9.9"), "{ended}");
+    assert_eq!(ended.matches("<circle").count(), periods.len() + 2, "all periods, and two points in the legend");
+    assert_eq!(element(&ended, "main"), element(&text(&nearfar(&path, &["report", &id, "-o", "-"])), "main"));
+    let shown: Value = serde_json::from_str(&text(&nearfar(&path, &["show", &id, "--format", "json"]))).expect("JSON");
+    assert_eq!(server.get(&format!("/live/{id}.json")).json(), shown);
+    assert!(server.get("/").body.contains(&format!("<a href=\"/live/{id}\">unit redis</a>")));
+    assert_eq!(server.get(&format!("/live/{}", &id[..6])).field("Location"), Some(page.as_str()));
+    assert_eq!(server.get("/live/zz").status, 404);
 }
 
 /// The sample of a metric, by its name and labels.

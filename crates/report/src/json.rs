@@ -4,7 +4,7 @@
 use model::analysis::doctor::Diagnosis;
 use model::analysis::finding::RunFinding;
 use model::analysis::gate::GateResult;
-use model::analysis::live::{AppliedChange, AppliedFinding, LiveAudit, LiveTrial, UndonePlacement};
+use model::analysis::live::{AppliedChange, AppliedFinding, LiveAudit, LiveSummary, LiveTrial, UndonePlacement};
 use model::analysis::place::{BudgetForecast, PlacePrediction, PlaceResult};
 use model::analysis::residency::{CachedFile, Residency, ResidencySample};
 use model::analysis::size::SizeAnswer;
@@ -61,9 +61,9 @@ pub fn sized(record: &RunRecord, finding: &RunFinding, answer: &SizeAnswer) -> V
     shown
 }
 
-/// `{"runs":[…]}`: the stored runs, without results.
-pub fn runs(runs: &[RunSummary]) -> Value {
-    json!({ "runs": value(&runs) })
+/// `{"runs":[…],"live":[…]}`: the stored runs and experiments on running services, without results.
+pub fn runs(runs: &[RunSummary], live: &[LiveSummary]) -> Value {
+    json!({ "runs": value(&runs), "live": value(&live) })
 }
 
 /// `{"experiment","cells":[{"test","workload","parameters","placement", …}],"skipped":[…],"trials","seconds"}`: the

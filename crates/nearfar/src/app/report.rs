@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use model::analysis::compare::{ComparedRun, compare_table, efficiencies, index_table, planned, planned_index};
 use model::analysis::finding::{RunFinding, RunSummariser, TrialNames};
+use model::analysis::live::{LiveId, LiveSummary, LiveTrial};
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::analysis::survey::Survey;
@@ -13,10 +14,11 @@ use model::placements::measured_map::{MeasuredMap, measured_map};
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, RunSummary, TrialRecord};
 use model::values::trial::Grade;
-use report::html::{ReportPage, RunSection, ServedHeader, TableSection};
+use report::html::{LiveSection, ReportPage, RunSection, ServedHeader, TableSection};
 use store::{Store, TrialColumns};
 
 use crate::app::results_file::readable_runs;
+use crate::app::stored_live::{Stored, evaluated, stored};
 use crate::app::survey;
 use crate::error::CliError;
 
@@ -40,36 +42,52 @@ pub fn runs_html(
     suspect: SuspectTrials,
     served: Option<ServedHeader>,
 ) -> Result<String, CliError> {
-    let records: Vec<RunRecord> =
-        names.iter().map(|name| store.run(name).map_err(CliError::usage)).collect::<Result<_, _>>()?;
-    Ok(page(&loaded(store, &records, suspect)?, &[], None, served))
+    let (mut records, mut live) = (Vec::new(), Vec::new());
+    for name in names {
+        match stored(store, name)? {
+            Stored::Run(record) => records.push(*record),
+            Stored::Live(id, trial) => live.push((id, *trial)),
+        }
+    }
+    Ok(page(&PageContent { runs: loaded(store, &records, suspect)?, live, ..PageContent::default() }, served))
 }
 
-/// Renders the report of the latest run of every experiment (newest first), of all imported tables, and a survey if
-/// there are several machines.
+/// Renders the report of the latest run of every experiment (newest first), of the latest experiment on each running
+/// service, of all imported tables, and a survey if there are several machines.
 pub fn latest_html(store: &Store, suspect: SuspectTrials, served: Option<ServedHeader>) -> Result<String, CliError> {
-    let survey = survey::of_several(store)?;
-    Ok(page(&loaded(store, &latest_records(store)?, suspect)?, &tables(store)?, survey.as_ref(), served))
+    let content = PageContent {
+        runs: loaded(store, &latest_records(store)?, suspect)?,
+        live: latest_live(store)?,
+        tables: tables(store)?,
+        survey: survey::of_several(store)?,
+    };
+    Ok(page(&content, served))
 }
 
-pub fn survey_html(survey: &Survey) -> String {
-    page(&[], &[], Some(survey), None)
+pub fn survey_html(survey: Survey) -> String {
+    page(&PageContent { survey: Some(survey), ..PageContent::default() }, None)
 }
 
-fn page(
-    runs: &[LoadedRun],
-    tables: &[(ImportedTable, Comparison)],
-    survey: Option<&Survey>,
-    served: Option<ServedHeader>,
-) -> String {
+/// The parts of a page.
+#[derive(Default)]
+struct PageContent {
+    runs: Vec<LoadedRun>,
+    live: Vec<(LiveId, LiveTrial)>,
+    tables: Vec<(ImportedTable, Comparison)>,
+    survey: Option<Survey>,
+}
+
+fn page(content: &PageContent, served: Option<ServedHeader>) -> String {
+    let PageContent { runs, live, tables, survey } = content;
     let table_indices: Vec<(&str, IndexTable)> =
         tables.iter().filter_map(|(table, _)| Some((table.name.as_str(), index_table(table, None).ok()?))).collect();
     let run_indices = runs.iter().filter_map(|run| Some((run.record.plan.experiment.as_str(), run.index.as_ref()?)));
     report::html::render(&ReportPage {
         runs: runs.iter().map(LoadedRun::section).collect(),
+        live: live.iter().map(|(id, trial)| LiveSection { id, trial }).collect(),
         indices: run_indices.chain(table_indices.iter().map(|(name, index)| (*name, index))).collect(),
         tables: tables.iter().map(|(table, comparison)| TableSection { table, comparison }).collect(),
-        survey,
+        survey: survey.as_ref(),
         generated_by: generated_by(),
         served,
         ..ReportPage::default()
@@ -158,6 +176,19 @@ fn latest_records(store: &Store) -> Result<Vec<RunRecord>, CliError> {
     let mut seen = BTreeSet::new();
     let newest = runs.iter().rev().filter(|run| seen.insert(subject(run)));
     newest.map(|run| store.run(&run.id.0).map_err(CliError::failure)).collect()
+}
+
+/// Returns the latest experiment on each running service by each metric, the newest first.
+fn latest_live(store: &Store) -> Result<Vec<(LiveId, LiveTrial)>, CliError> {
+    let mut all = store.live_experiments().map_err(CliError::failure)?;
+    all.retain(|live| live.periods > 0);
+    let mut seen = BTreeSet::new();
+    let newest = all.into_iter().rev().filter(|live| seen.insert((live.subject.clone(), live.metric.clone())));
+    let trial = |live: LiveSummary| match store.live(&live.id.0).map_err(CliError::failure)? {
+        Some(record) => Ok(Some((live.id, evaluated(store, &record)?))),
+        None => Ok(None),
+    };
+    newest.filter_map(|live| trial(live).transpose()).collect()
 }
 
 fn tables(store: &Store) -> Result<Vec<(ImportedTable, Comparison)>, CliError> {

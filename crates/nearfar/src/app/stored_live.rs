@@ -1,9 +1,10 @@
 //! Experiments on running services in the results file: begins one, finds one that can continue, and stores its periods.
 
 use model::analysis::live::{
-    LiveEnd, LivePeriod, LiveRecord, LiveRequest, LiveSetup, LiveState, LiveTrial, ServiceIdentity,
+    LiveEnd, LiveId, LivePeriod, LiveRecord, LiveRequest, LiveSetup, LiveState, LiveTrial, ServiceIdentity,
 };
 use model::values::id_set::CpuSet;
+use model::values::record::RunRecord;
 use store::{FileIdentity, Store, StoreError};
 
 use crate::app::results_file::ResultsFile;
@@ -87,8 +88,38 @@ impl StoredLive {
     }
 }
 
+/// The object of a name in a results file.
+pub enum Stored {
+    Run(Box<RunRecord>),
+    Live(LiveId, Box<LiveTrial>),
+}
+
+/// Returns the run or the experiment with this id, or with a prefix of it. `latest` is the latest run, or the latest
+/// experiment if there is no run.
+pub fn stored(store: &Store, name: &str) -> Result<Stored, CliError> {
+    let no_such_run = match store.run(name) {
+        Ok(record) => return Ok(Stored::Run(Box::new(record))),
+        Err(error @ StoreError::NoSuchRun { .. }) => error,
+        Err(error) => return Err(CliError::usage(error)),
+    };
+    let record = store.live(name).map_err(CliError::usage)?.ok_or_else(|| CliError::usage(no_such_run))?;
+    let trial = evaluated(store, &record)?;
+    Ok(Stored::Live(record.id, Box::new(trial)))
+}
+
+/// Returns the run with this name, for commands that have no use for an experiment on a service.
+pub fn stored_run(store: &Store, name: &str, command: &str) -> Result<RunRecord, CliError> {
+    match stored(store, name)? {
+        Stored::Run(record) => Ok(*record),
+        Stored::Live(id, _) => Err(CliError::usage(format!(
+            "{id} is an experiment on a running service, which nearfar {command} does not support"
+        ))
+        .hint(format!("nearfar show {id} --format json has all of its periods"))),
+    }
+}
+
 /// Evaluates the stored periods of an experiment.
-fn evaluated(store: &Store, record: &LiveRecord) -> Result<LiveTrial, CliError> {
+pub fn evaluated(store: &Store, record: &LiveRecord) -> Result<LiveTrial, CliError> {
     Ok(LiveTrial::new(record, store.live_periods(&record.id).map_err(CliError::failure)?))
 }
 

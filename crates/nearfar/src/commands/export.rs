@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use store::Store;
 use store::export::ExportError;
 
+use crate::app::stored_live::stored_run;
 use crate::cli::{ExportArgs, ExportFormat, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
@@ -27,7 +28,7 @@ pub fn run(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
             .hint("other formats write one run to one file: use --output FILE"));
     }
     let store = existing_store(common)?;
-    let record = store.run(&args.run).map_err(CliError::usage)?;
+    let record = stored_run(&store, &args.run, "export")?;
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     let export_error = |error| match error {
         ExportError::Write(error) => output::cannot_write(path, &error),
@@ -50,7 +51,7 @@ fn to_directory(args: &ExportArgs, common: &GlobalArgs) -> CommandResult {
     reject_unsupported_url(target)?;
     let store = existing_store(common)?;
     // Also with --all, so that an empty results file is an error.
-    let named = store.run(if args.all { "latest" } else { &args.run }).map_err(CliError::usage)?;
+    let named = stored_run(&store, if args.all { "latest" } else { &args.run }, "export")?;
     let runs = if args.all {
         crate::app::results_file::readable_runs(&store)?.into_iter().map(|run| run.id).collect()
     } else {

@@ -9,8 +9,8 @@ use lab::live::{LiveObserver, LiveProgress};
 use machine::live::{ObserveError, observe, rights};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
-    Activity, LiveAnswer, LiveAudit, LivePeriod, LivePhase, LivePlacement, LivePlan, LiveRequest, LiveSetup, LiveTrial,
-    alternatives,
+    Activity, LiveAnswer, LiveAudit, LiveId, LivePeriod, LivePhase, LivePlacement, LivePlan, LiveRequest, LiveSetup,
+    LiveTrial, alternatives,
 };
 use model::hint::Hinted;
 use model::values::live_metric::{GuardRule, MetricSource};
@@ -98,9 +98,9 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         output::print(&dry_run(&subject, &plan(args, &subject, common)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (trial, is_interrupted) = run_experiment(args, common, &subject)?;
+    let (id, trial, is_interrupted) = run_experiment(args, common, &subject)?;
     if let Some(path) = &args.html {
-        output::write(path, &report::html::live_trial(&trial, &generated_by()))?;
+        output::write(path, &report::html::live_trial(&id, &trial, &generated_by()))?;
     }
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::live_trial(&trial))?,
@@ -248,8 +248,12 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the result, and whether a signal ended the experiment.
-fn run_experiment(args: &LiveTryArgs, common: &GlobalArgs, subject: &Subject) -> Result<(LiveTrial, bool), CliError> {
+/// Returns the experiment with its result, and whether a signal ended it.
+fn run_experiment(
+    args: &LiveTryArgs,
+    common: &GlobalArgs,
+    subject: &Subject,
+) -> Result<(LiveId, LiveTrial, bool), CliError> {
     let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
     // Declared first, so that it ends after the settings are restored.
     let restorer = RestoreGuard::start()?;
@@ -275,10 +279,11 @@ fn run_experiment(args: &LiveTryArgs, common: &GlobalArgs, subject: &Subject) ->
     let id = observed.stored.record.id.clone();
     let mut trial = observed.stored.finish(run.end)?;
     trial.answer = run.answer;
-    if is_interrupted && !common.quiet {
-        message!("experiment {id}: the same command resumes it");
+    if !common.quiet {
+        let then = if is_interrupted { "the same command resumes it; " } else { "" };
+        message!("experiment {id}: {then}nearfar show {id} shows it, nearfar report {id} writes a page");
     }
-    Ok((trial, is_interrupted))
+    Ok((id, trial, is_interrupted))
 }
 
 /// Stores and shows what happens.

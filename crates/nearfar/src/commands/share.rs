@@ -9,6 +9,7 @@ use model::values::record::{ImportedTable, RunRecord};
 use serde_json::json;
 use store::shared::{Content, write};
 
+use crate::app::stored_live::stored_run;
 use crate::cli::{GlobalArgs, Keep, ShareArgs, TextOrJson};
 use crate::error::{CliError, CommandResult};
 use crate::output;
@@ -27,7 +28,7 @@ pub fn run(args: &ShareArgs, common: &GlobalArgs) -> CommandResult {
         write_new(&args.output, Content::Table(&shared.table))?;
         ShareSummary { content: describe_table(&shared.table), names: table_names(&shared.table), taken: shared.taken }
     } else {
-        let record = store.run(&args.run).map_err(CliError::usage)?;
+        let record = stored_run(&store, &args.run, "share")?;
         let kept = record.host.clone().filter(|_| args.keep.contains(&Keep::HostLabel));
         options.host = args.host_label.clone().or(kept);
         let shared =

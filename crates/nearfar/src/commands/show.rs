@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use model::analysis::compare::{ComparedRun, efficiencies, planned};
 use model::analysis::finding::{RunFinding, TrialNames};
 use model::analysis::gate::GateResult;
+use model::analysis::live::LiveTrial;
 use model::analysis::place::PlaceResult;
 use model::analysis::size::SizeAnswer;
 use model::values::record::{RunRecord, TrialRecord};
@@ -12,6 +13,7 @@ use report::table::Metrics;
 use store::TrialColumns;
 
 use crate::app::results_file::readable_runs;
+use crate::app::stored_live::{Stored, stored};
 use crate::cli::{GlobalArgs, ShowArgs, ShowFormat};
 use crate::error::{CliError, CommandResult};
 use crate::output;
@@ -21,10 +23,21 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
     let store = existing_store(common)?;
     let style = output::stdout_style();
     if args.runs {
-        let runs = readable_runs(&store)?;
-        return print_list(args, || report::table::runs(&runs, &style), || report::json::runs(&runs));
+        let (runs, live) = (readable_runs(&store)?, store.live_experiments().map_err(CliError::failure)?);
+        let text = || {
+            let experiments = || report::table::live_experiments(&live, &style);
+            match (&runs[..], &live[..]) {
+                (runs, []) => report::table::runs(runs, &style),
+                ([], _) => experiments(),
+                (runs, _) => format!("{}\n{}", report::table::runs(runs, &style), experiments()),
+            }
+        };
+        return print_list(args, text, || report::json::runs(&runs, &live));
     }
-    let record = store.run(&args.run).map_err(CliError::usage)?;
+    let record = match stored(&store, &args.run)? {
+        Stored::Run(record) => *record,
+        Stored::Live(_, trial) => return print_live(args, &trial),
+    };
     if args.trials {
         let trials = store.trials(&record.id).map_err(CliError::failure)?;
         let text = || report::table::trials(&record, &trials, &style);
@@ -71,6 +84,23 @@ pub fn run(args: &ShowArgs, common: &GlobalArgs) -> CommandResult {
             Answer::Gate(answer) => report::json::gated(&record, &finding, &answer),
             Answer::Cells => report::json::run(&record, &finding, &efficiency),
         })?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_live(args: &ShowArgs, trial: &LiveTrial) -> CommandResult {
+    if args.trials || args.strict || args.all_metrics || args.cpu_load {
+        return Err(CliError::usage("an experiment on a running service has no trials")
+            .hint("nearfar show --format json lists its periods"));
+    }
+    match args.format {
+        ShowFormat::Text => output::print(&report::live_trial(trial, &output::stdout_style()))?,
+        ShowFormat::Json => output::print_json(&report::json::live_trial(trial))?,
+        ShowFormat::Markdown | ShowFormat::Csv => {
+            return Err(CliError::usage(
+                "show supports only --format text and json for an experiment on a running service",
+            ));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

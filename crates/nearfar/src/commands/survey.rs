@@ -31,7 +31,7 @@ pub fn run(args: &FleetCompareArgs, common: &GlobalArgs) -> CommandResult {
         SurveyFormat::Text => output::print(&report::survey::text(&survey, &output::stdout_style()))?,
         SurveyFormat::Markdown => output::print(&report::survey::markdown(&survey))?,
         SurveyFormat::Json => output::print_json(&report::json::survey(&survey))?,
-        SurveyFormat::Html => output::print(&survey_html(&survey))?,
+        SurveyFormat::Html => output::print(&survey_html(survey))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use model::analysis::live::LiveId;
 use model::values::record::RunId;
 use serde_json::json;
 use store::{Progress, Store, StoreError};
@@ -31,6 +32,8 @@ const CLIENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub enum Topic {
     File,
     Run(RunId),
+    /// An experiment on a running service.
+    Live(LiveId),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,14 +239,24 @@ fn topic_state(store: &Store, topic: &Topic) -> Result<TopicState, StoreError> {
         }
         Topic::Run(run) => match store.progress(run) {
             Ok(progress) => Ok(run_state(&progress)),
-            // The file was replaced by another one.
-            Err(StoreError::NoSuchRun { .. }) => {
-                let data = json!({ "standing": "this run is no longer in the results file", "ended": true });
-                Ok(TopicState { id: "gone".into(), data: data.to_string(), ended: true })
+            Err(error) => removed(error),
+        },
+        Topic::Live(id) => match store.live_progress(id) {
+            Ok(progress) => {
+                let (standing, ended) = (listing::live_progress_in_words(progress), progress.has_ended);
+                let data = json!({ "standing": standing, "periods": progress.periods, "ended": ended });
+                Ok(TopicState { id: listing::live_progress_id(progress), data: data.to_string(), ended })
             }
-            Err(error) => Err(error),
+            Err(error) => removed(error),
         },
     }
+}
+
+/// Returns the state of a run or an experiment that the file lacks, because another one has replaced it.
+fn removed(error: StoreError) -> Result<TopicState, StoreError> {
+    let StoreError::NoSuchRun { .. } = error else { return Err(error) };
+    let data = json!({ "standing": "this run is no longer in the results file", "ended": true });
+    Ok(TopicState { id: "gone".into(), data: data.to_string(), ended: true })
 }
 
 fn run_state(progress: &Progress) -> TopicState {

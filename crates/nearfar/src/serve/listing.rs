@@ -1,11 +1,12 @@
 //! Describes the state of the results file and of a run, as text and as a short id that changes with the state.
 
 use model::values::record::VerdictCounts;
-use store::{Progress, StoreVersion};
+use store::{LiveProgress, Progress, StoreVersion};
 
 /// Returns an id of the state of the results file; equal ids mean equal states.
 pub fn extent_id(extent: StoreVersion) -> String {
-    format!("{}-{}-{}-{}", extent.runs, extent.ended, extent.trials, extent.tables)
+    let StoreVersion { runs, ended, trials, tables, live, live_ended, periods } = extent;
+    format!("{runs}-{ended}-{trials}-{tables}-{live}-{live_ended}-{periods}")
 }
 
 /// Returns text such as `3 runs, 120 trials`.
@@ -16,6 +17,17 @@ pub fn extent_in_words(extent: StoreVersion) -> String {
 /// Returns an id of the state of a run; equal ids mean equal states.
 pub fn progress_id(progress: &Progress) -> String {
     format!("{}{}", progress.trials, if progress.ended.is_some() { "-ended" } else { "" })
+}
+
+/// Returns an id of the state of an experiment on a running service; equal ids mean equal states.
+pub fn live_progress_id(progress: LiveProgress) -> String {
+    format!("{}{}", progress.periods, if progress.has_ended { "-ended" } else { "" })
+}
+
+/// Returns text such as `120 periods so far`.
+pub fn live_progress_in_words(progress: LiveProgress) -> String {
+    let so_far = if progress.has_ended { "" } else { " so far" };
+    format!("{}{so_far}", counted(progress.periods, "period"))
 }
 
 /// Returns text such as `12 trials so far: 11 valid, 1 suspect`.

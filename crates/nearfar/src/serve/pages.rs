@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::analysis::finding::TrialNames;
+use model::analysis::live::{LiveId, LiveRecord};
 use model::hint::Hinted;
 use model::values::record::{RunId, RunSummary};
 use report::html::{CompareForm, ReportPage, RunLine, RunsPage, ServedHeader};
@@ -16,7 +17,9 @@ use serde_json::json;
 use store::{Store, StoreError};
 
 use super::events::Topic;
-use super::listing::{extent_id, extent_in_words, progress_id, progress_in_words};
+use super::listing::{
+    extent_id, extent_in_words, live_progress_id, live_progress_in_words, progress_id, progress_in_words,
+};
 use super::metrics::{self, StoreMetrics};
 use super::request::RequestHead;
 use super::response::HttpResponse;
@@ -24,6 +27,7 @@ use super::route::Route;
 use super::status::HttpStatus;
 use crate::app::compare::{CompareRequest, comparison};
 use crate::app::report::{LoadedRun, SuspectTrials, generated_by, latest_html, runs_html};
+use crate::app::stored_live::evaluated;
 use crate::error::CliError;
 
 /// Maximum number of cached pages, of at most 3 MB each.
@@ -130,7 +134,9 @@ impl PageCache {
                 let key = format!("runs {number}");
                 HttpResponse::page(self.page(&key, &state, |cache| list(&store, cache, number))?)
             }
-            Route::RunsJson => HttpResponse::json(HttpStatus::Ok, &report::json::runs(&store.runs()?)),
+            Route::RunsJson => {
+                HttpResponse::json(HttpStatus::Ok, &report::json::runs(&store.runs()?, &store.live_experiments()?))
+            }
             Route::Run(name) => {
                 let id = id(&store, name)?;
                 if id.0 != *name {
@@ -143,6 +149,19 @@ impl PageCache {
                 let loaded =
                     LoadedRun::new(&store, store.run(&id(&store, name)?.0)?, TrialNames::Kept, SuspectTrials::Kept)?;
                 HttpResponse::json(HttpStatus::Ok, &loaded.json())
+            }
+            Route::LiveEvents(name) => return Ok(PageReply::Stream(Topic::Live(live_id(&store, name)?))),
+            Route::Live(name) => {
+                let id = live_id(&store, name)?;
+                if id.0 != *name {
+                    return Ok(PageReply::Reply(HttpResponse::redirect(&format!("/live/{id}"))));
+                }
+                let state = live_progress_id(store.live_progress(&id)?);
+                HttpResponse::page(self.page(&format!("live {id}"), &state, |_| live(&store, &id))?)
+            }
+            Route::LiveJson(name) => {
+                let record = live_record(&store, name)?;
+                HttpResponse::json(HttpStatus::Ok, &report::json::live_trial(&evaluated(&store, &record)?))
             }
             Route::Report => {
                 let state = extent_id(store.extent()?);
@@ -234,6 +253,17 @@ fn id(store: &Store, name: &str) -> Result<RunId, PageError> {
     Ok(store.run(name)?.id)
 }
 
+/// Returns an experiment on a running service, given by its id or a unique prefix.
+fn live_record(store: &Store, name: &str) -> Result<LiveRecord, PageError> {
+    store.live(name)?.ok_or_else(|| {
+        StoreError::NoSuchRun { path: store.path().into(), name: name.into(), tables: Vec::new() }.into()
+    })
+}
+
+fn live_id(store: &Store, name: &str) -> Result<LiveId, PageError> {
+    Ok(live_record(store, name)?.id)
+}
+
 /// Returns the header that the pages have in addition to a report.
 fn served(store: &Store) -> Result<ServedHeader, PageError> {
     Ok(ServedHeader { json: None, events: None, standing: extent_in_words(store.extent()?) })
@@ -251,6 +281,18 @@ fn run(store: &Store, id: &RunId) -> Result<String, PageError> {
     Ok(runs_html(store, std::slice::from_ref(&id.0), SuspectTrials::Kept, Some(served))?)
 }
 
+fn live(store: &Store, id: &LiveId) -> Result<String, PageError> {
+    // As for a run: before the periods.
+    let progress = store.live_progress(id)?;
+    let events = format!("/live/{id}/events?seen={}", live_progress_id(progress));
+    let served = ServedHeader {
+        json: Some(format!("/live/{id}.json")),
+        events: (!progress.has_ended).then_some(events),
+        standing: live_progress_in_words(progress),
+    };
+    Ok(runs_html(store, std::slice::from_ref(&id.0), SuspectTrials::Kept, Some(served))?)
+}
+
 /// Renders a page of the list of runs.
 fn list(store: &Store, cache: &mut Cache, number: usize) -> Result<String, PageError> {
     let state = extent_id(store.extent()?);
@@ -263,10 +305,12 @@ fn list(store: &Store, cache: &mut Cache, number: usize) -> Result<String, PageE
         Ok(RunLine { summary, expected, answer })
     };
     let lines = shown.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+    let live = store.live_experiments()?;
     let tables = store.tables()?.iter().map(|name| store.table(name)).collect::<Result<Vec<_>, _>>()?;
     Ok(report::html::runs(&RunsPage {
         runs: lines,
         tables: tables.iter().collect(),
+        live: live.iter().rev().take(RUNS_SHOWN).collect(),
         runs_all: all,
         newer: (number > 1).then(|| number - 1),
         older: (first + RUNS_SHOWN < all).then_some(number + 1),

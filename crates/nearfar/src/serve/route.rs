@@ -13,6 +13,10 @@ pub enum Route {
     Run(String),
     RunJson(String),
     RunEvents(String),
+    /// The page of an experiment on a running service, by its id.
+    Live(String),
+    LiveJson(String),
+    LiveEvents(String),
     /// The report of the latest runs.
     Report,
     /// A comparison, or the form for one.
@@ -34,22 +38,26 @@ impl Route {
             ["compare"] => Some(Self::Compare),
             ["metrics"] => Some(Self::Metrics),
             ["compare.json"] => Some(Self::CompareJson),
-            ["runs", name] => {
-                let name = percent_decoded(name).filter(|name| !name.is_empty())?;
-                Some(match name.strip_suffix(".json") {
-                    Some(name) => Self::RunJson(name.into()),
-                    None => Self::Run(name),
-                })
-            }
+            ["runs", name] => page_or_json(name, Self::Run, Self::RunJson),
             ["runs", name, "events"] => Some(Self::RunEvents(percent_decoded(name)?)),
+            ["live", name] => page_or_json(name, Self::Live, Self::LiveJson),
+            ["live", name, "events"] => Some(Self::LiveEvents(percent_decoded(name)?)),
             _ => None,
         }
     }
 
     /// Whether errors are sent as JSON instead of a page.
     pub fn is_json(&self) -> bool {
-        matches!(self, Self::RunsJson | Self::RunJson(_) | Self::CompareJson)
+        matches!(self, Self::RunsJson | Self::RunJson(_) | Self::LiveJson(_) | Self::CompareJson)
     }
+}
+
+fn page_or_json(name: &str, page: fn(String) -> Route, json: fn(String) -> Route) -> Option<Route> {
+    let name = percent_decoded(name).filter(|name| !name.is_empty())?;
+    Some(match name.strip_suffix(".json") {
+        Some(name) => json(name.into()),
+        None => page(name),
+    })
 }
 
 #[cfg(test)]
@@ -63,6 +71,10 @@ mod tests {
             ("/runs/ab12", Some(Route::Run("ab12".into()))),
             ("/runs/ab12.json", Some(Route::RunJson("ab12".into()))),
             ("/runs/ab12/events", Some(Route::RunEvents("ab12".into()))),
+            ("/live/ab12", Some(Route::Live("ab12".into()))),
+            ("/live/ab12.json", Some(Route::LiveJson("ab12".into()))),
+            ("/live/ab12/events", Some(Route::LiveEvents("ab12".into()))),
+            ("/live/", None),
             ("/events", Some(Route::Events)),
             ("/compare", Some(Route::Compare)),
             ("/metrics", Some(Route::Metrics)),

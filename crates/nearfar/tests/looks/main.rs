@@ -4,6 +4,8 @@
 
 mod browser;
 mod live;
+#[path = "../planted/mod.rs"]
+mod planted;
 mod script;
 mod site;
 
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use browser::{Browser, Page, bytes};
+use model::analysis::live::LiveEnd;
 use serde_json::{Value, json};
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models");
@@ -42,6 +45,13 @@ fn simulated_report_is_accessible() {
     nearfar(dir.path(), &["run", "quick", "--sim", &desktop, "--budget", "1000h"]);
     nearfar(dir.path(), &["map", "--measure", "--sim", &server]);
     nearfar(dir.path(), &["place", "--sim", &desktop, "--", "gzip", "-kc", "/bin/bash"]);
+    let record = planted::record();
+    let (periods, at_s) = planted::periods(&record);
+    let mut store = store::Store::open(&dir.path().join("results.db")).expect("the results file");
+    store.begin_live(&record).expect("a new experiment");
+    periods.iter().for_each(|period| store.add_live_period(&record.id, period).expect("a new period"));
+    store.end_live(&record.id, &LiveEnd { at_s, reason: None }).expect("it ends once");
+    drop(store);
     check_report("simulated", dir.path());
 }
 

@@ -1,6 +1,10 @@
 //! An experiment on a running service with a planted gain, without a service.
 
-use model::analysis::live::{LivePlacement, LiveRecord, LiveRequest, LiveSetup, ServiceIdentity};
+use model::analysis::live::{
+    LiveEvidence, LivePeriod, LivePhase, LivePlacement, LiveRecord, LiveRequest, LiveSetup, LiveState, LiveStep,
+    ServiceIdentity,
+};
+use model::stats::switchback::{ArmId, SwitchSample};
 use model::values::capture::Capture;
 use model::values::id_set::CpuSet;
 use model::values::settings::Settings;
@@ -46,4 +50,37 @@ fn machine() -> Capture {
     };
     let objects = vec![object(ObjectKind::Machine, None, &[1]), object(ObjectKind::Pu, Some(0), &[])];
     Capture::new(Topology { objects, ..Topology::default() }, Settings::default())
+}
+
+/// Returns all periods of the experiment, and the time of its end.
+pub fn periods(record: &LiveRecord) -> (Vec<LivePeriod>, f64) {
+    let (mut state, mut from) = (LiveState::new(record.plan()), ArmId::BASELINE);
+    loop {
+        let at_s = state.end_s();
+        let LiveStep::Block(block) = state.next_step(at_s) else { return (state.periods().to_vec(), at_s) };
+        for arm in &block.order {
+            // Small changes from period to period, so that values are not equal.
+            let noise = 1.0 + 0.001 * (state.periods().len() % 7) as f64;
+            let rate = 1000.0 * noise * if *arm == ArmId::BASELINE { 1.0 } else { 1.1 };
+            let sample = |at: u32| SwitchSample { since_s: 0.1 * f64::from(at) + 0.05, value: rate };
+            let is_sampled = block.phase == LivePhase::WashOut;
+            let period = LivePeriod {
+                block: block.number,
+                at_s: state.end_s(),
+                length_s: block.length.as_secs_f64(),
+                arm: *arm,
+                phase: block.phase,
+                rate: Some(rate),
+                unproven: None,
+                evidence: LiveEvidence {
+                    from,
+                    halves: (!is_sampled).then_some((rate, rate)),
+                    samples: if is_sampled { (0..20).map(sample).collect() } else { Vec::new() },
+                    violation: None,
+                },
+            };
+            state.push(period).expect("the period was asked for");
+            from = *arm;
+        }
+    }
 }

@@ -2,13 +2,14 @@
 //! comparisons, and error pages. Must not depend on the server's URLs and events, which it passes in.
 
 use askama::Template;
+use model::analysis::live::LiveSummary;
 use model::values::record::{ImportedTable, RunSummary, VerdictCounts};
 
 use super::{SCRIPT, STYLE, unbroken};
 use crate::number::date;
 use crate::stamp;
 use crate::style::clean;
-use crate::table::ending;
+use crate::table::{ending, live_ending};
 
 /// The last script of pages that show a run in progress: updates the page.
 pub const LIVE_SCRIPT: &str = include_str!("../../templates/live.js");
@@ -39,6 +40,8 @@ pub struct RunsPage<'a> {
     /// In order from newest to oldest.
     pub runs: Vec<RunLine<'a>>,
     pub tables: Vec<&'a ImportedTable>,
+    /// Experiments on running services, the newest first.
+    pub live: Vec<&'a LiveSummary>,
     pub runs_all: usize,
     /// The number of the page with newer runs, and of the page with older ones.
     pub newer: Option<usize>,
@@ -71,11 +74,12 @@ pub fn runs(page: &RunsPage<'_>) -> String {
     Runs {
         rows,
         tables: tables.collect(),
+        live: page.live.iter().map(|live| live_row(live)).collect(),
         runs_all: page.runs_all,
         newer: page.newer,
         older: page.older,
         served: &page.served,
-        live: LIVE_SCRIPT,
+        script_live: LIVE_SCRIPT,
         style: STYLE,
         script: SCRIPT,
         generated_by: clean(&page.generated_by),
@@ -104,11 +108,12 @@ pub fn query(key: &str, value: &str) -> String {
 struct Runs<'a> {
     rows: Vec<RunRow>,
     tables: Vec<(String, String, String)>,
+    live: Vec<LiveRow>,
     runs_all: usize,
     newer: Option<usize>,
     older: Option<usize>,
     served: &'a ServedHeader,
-    live: &'static str,
+    script_live: &'static str,
     style: &'static str,
     script: &'static str,
     generated_by: String,
@@ -127,6 +132,14 @@ struct RunRow {
     unfinished: bool,
     worth: String,
     answer: String,
+}
+
+/// An experiment on a running service.
+struct LiveRow {
+    id: String,
+    subject: String,
+    /// Metric, periods and end.
+    words: String,
 }
 
 #[derive(Template)]
@@ -159,6 +172,12 @@ fn row(line: &RunLine<'_>) -> RunRow {
         worth: worth(summary.verdicts),
         answer: line.answer.as_deref().map(|answer| unbroken(&clean(answer))).unwrap_or_default(),
     }
+}
+
+fn live_row(live: &LiveSummary) -> LiveRow {
+    let (ended, _) = live_ending(live);
+    let words = format!("{}, {} periods, {ended}, {}", clean(&live.metric), live.periods, date(live.started_unix_ms));
+    LiveRow { id: clean(&live.id.0), subject: clean(&live.subject), words }
 }
 
 /// `57 valid, 1 suspect`.

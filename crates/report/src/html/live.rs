@@ -1,17 +1,17 @@
 //! An experiment on a running service as a page: the answer, and the rate of every period over time.
 
 use askama::Template;
-use model::analysis::live::{LivePeriod, LivePhase, LiveTrial};
+use model::analysis::live::{LiveId, LivePeriod, LivePhase, LiveTrial};
 use model::stats::switchback::ArmId;
 
 use super::table::HtmlTable;
-use super::{STYLE, security_policy, unbroken};
+use super::{ReportPage, render, unbroken};
 use crate::axis::Axis;
 use crate::frame::Frame;
-use crate::live_trial::{answer, grid, notes};
+use crate::live_trial::{answer, grid, notes, so_far};
 use crate::number::significant;
 use crate::style::clean;
-use crate::svg::{Svg, SvgDot, pixels};
+use crate::svg::{Svg, SvgDot, SvgPath, pixels};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 70.0;
@@ -22,43 +22,69 @@ const TOP: f64 = 24.0;
 const STRIP: f64 = 84.0;
 const NAME: f64 = 26.0;
 const AXIS: f64 = 44.0;
+/// Space for the legend below the axis.
+const LEGEND: f64 = 20.0;
 const ROWS_MAX: usize = 100;
+/// Colours of the placements, in order, and that of the periods that measure the wash-out.
+const COLOURS: [&str; 7] = ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6"];
+const WASH_OUT: &str = "dot k7";
+const NOT_COUNTED: &str = "point open";
 
-#[derive(Template)]
-#[template(path = "live-trial.html")]
-struct LiveTemplate {
-    title: String,
-    answer: String,
-    quantity: String,
-    picture: Option<String>,
-    table: HtmlTable,
-    notes: Vec<String>,
-    policy: String,
-    style: &'static str,
-    generated_by: String,
+/// An experiment on a running service.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveSection<'a> {
+    pub id: &'a LiveId,
+    pub trial: &'a LiveTrial,
 }
 
-/// Renders the page. Equal input yields equal bytes.
-pub fn live_trial(trial: &LiveTrial, generated_by: &str) -> String {
-    let page = LiveTemplate {
-        title: format!("{}: placements while it runs", clean(&trial.subject)),
-        answer: unbroken(&answer(trial).0),
-        quantity: clean(&trial.quantity),
-        picture: picture(trial),
-        table: HtmlTable::new("Placements", grid(trial), ROWS_MAX),
-        notes: notes(trial),
-        policy: format!("{}; form-action 'none'", security_policy(&[])),
-        style: STYLE,
-        generated_by: clean(generated_by),
-    };
-    page.render().expect("the template renders")
+/// An experiment, ready for the template.
+pub(crate) struct LivePart {
+    pub(crate) anchor: String,
+    pub(crate) subject: String,
+    pub(crate) metric: String,
+    pub(crate) answer: String,
+    pub(crate) class: &'static str,
+    /// The fresh pairs so far, if there is no answer.
+    pub(crate) so_far: Option<String>,
+    pub(crate) quantity: String,
+    pub(crate) picture: Option<String>,
+    pub(crate) table: HtmlTable,
+    pub(crate) notes: Vec<String>,
+}
+
+impl LivePart {
+    pub(crate) fn new(section: &LiveSection<'_>) -> Self {
+        let trial = section.trial;
+        let (answer, tone) = answer(trial);
+        Self {
+            anchor: format!("live-{}", clean(&section.id.0)),
+            subject: clean(&trial.subject),
+            metric: clean(&trial.metric),
+            answer: unbroken(&answer),
+            class: tone.class(),
+            so_far: so_far(trial).as_deref().map(unbroken),
+            quantity: clean(&trial.quantity),
+            picture: picture(trial),
+            table: HtmlTable::new("Placements", grid(trial), ROWS_MAX),
+            notes: notes(trial),
+        }
+    }
+}
+
+/// Renders a page with one experiment. Equal input yields equal bytes.
+pub fn live_trial(id: &LiveId, trial: &LiveTrial, generated_by: &str) -> String {
+    render(&ReportPage {
+        live: vec![LiveSection { id, trial }],
+        generated_by: generated_by.into(),
+        ..ReportPage::default()
+    })
 }
 
 /// One strip of points for each placement, below each other on the same axes. `None` without a rate.
 fn picture(trial: &LiveTrial) -> Option<String> {
     let rates: Vec<f64> = trial.periods.iter().filter_map(|period| period.rate).collect();
     Axis::over(&rates, &[])?;
-    let height = TOP + trial.placements.len() as f64 * (STRIP + NAME) + AXIS;
+    let height = TOP + trial.placements.len() as f64 * (STRIP + NAME) + AXIS + LEGEND;
     let title = clean(&format!("{}: {} by placement over time", trial.subject, trial.quantity));
     let mut picture =
         Svg { description: description(trial), title, width: pixels(WIDTH), height: pixels(height), ..Svg::default() };
@@ -82,6 +108,7 @@ fn picture(trial: &LiveTrial) -> Option<String> {
     }
     picture.label("c", f64::midpoint(LEFT, WIDTH - RIGHT), last.bottom() + 36.0, "minutes since the begin");
     parts(&mut picture, &last, trial);
+    legend(&mut picture, height - 8.0);
     picture.render().ok()
 }
 
@@ -101,12 +128,23 @@ fn strip(picture: &mut Svg, frame: &Frame, trial: &LiveTrial, arm: ArmId) {
     }
     for period in trial.periods.iter().filter(|period| period.arm == arm) {
         let (class, y) = match (period.rate, period.phase) {
-            (None, _) => ("point open", frame.bottom()),
-            (Some(rate), LivePhase::WashOut) => ("dot k7", frame.y(rate)),
-            (Some(rate), LivePhase::Race | LivePhase::Confirm) => ("point", frame.y(rate)),
+            (None, _) => (NOT_COUNTED, frame.bottom()),
+            (Some(rate), LivePhase::WashOut) => (WASH_OUT, frame.y(rate)),
+            (Some(rate), LivePhase::Race | LivePhase::Confirm) => {
+                (COLOURS[arm.0 as usize % COLOURS.len()], frame.y(rate))
+            }
         };
         let (x, y, title) = (pixels(frame.x(period.at_s / 60.0)), pixels(y), point_title(trial, period));
         picture.points.push(SvgDot { class, x, y, title });
+    }
+}
+
+/// Explains the points that do not have the colour of their placement.
+fn legend(picture: &mut Svg, y: f64) {
+    let entries = [(WASH_OUT, LEFT, "measures the wash-out"), (NOT_COUNTED, LEFT + 170.0, "does not count")];
+    for (class, x, text) in entries {
+        picture.points.push(SvgDot { class, x: pixels(x), y: pixels(y - 4.0), title: text.into() });
+        picture.label("q", x + 8.0, y, text);
     }
 }
 
@@ -123,7 +161,7 @@ fn part_name(phase: LivePhase) -> &'static str {
     match phase {
         LivePhase::WashOut => "measuring the wash-out",
         LivePhase::Race => "race",
-        LivePhase::Confirm => "confirmation",
+        LivePhase::Confirm => "fresh pairs",
     }
 }
 
@@ -133,7 +171,7 @@ fn parts(picture: &mut Svg, last: &Frame, trial: &LiveTrial) {
         let Some(first) = trial.periods.iter().find(|period| period.phase == phase) else { continue };
         let x = last.x(first.at_s / 60.0);
         picture.label("q", x, TOP - 8.0, part_name(phase));
-        picture.lines.push(crate::svg::SvgPath {
+        picture.lines.push(SvgPath {
             class: "step".into(),
             path: format!("M{} {}V{}", pixels(x), pixels(TOP - 4.0), pixels(last.bottom())),
         });
@@ -156,15 +194,22 @@ mod tests {
     use crate::live_trial::tests::trial;
     use model::analysis::live::LiveAnswer;
 
+    fn page(trial: &LiveTrial) -> String {
+        live_trial(&LiveId("ab12".into()), trial, "nearfar 1.0")
+    }
+
     #[test]
     fn page_shows_every_period_and_the_answer() {
         let stopped = LiveAnswer::Stopped { reason: "<b>it was interrupted".into() };
-        let page = live_trial(&trial(stopped), "nearfar 1.0");
+        let page = page(&trial(stopped));
         assert!(page.contains("unit redis: no claim: &#60;b&#62;it was interrupted"), "{page}");
-        assert_eq!(page.matches("<circle").count(), 5, "one point per period");
-        assert_eq!(page.matches("class=\"point open\"").count(), 1, "a period that does not count");
+        assert_eq!(page.matches("<circle").count(), 5 + 2, "one point per period, and two in the legend");
+        assert_eq!(page.matches("class=\"point open\"").count(), 1 + 1, "a period that does not count");
+        for class in ["dot k0", "dot k1", "dot k2"] {
+            assert_eq!(page.matches(&format!("class=\"{class}\"")).count(), 1, "{class}: the race of a placement");
+        }
         assert!(page.contains("does not count: thread 8 of process 7 may run on CPU 3"));
-        for part in ["measuring the wash-out", "race", "confirmation", "node:1, CPUs 6-11"] {
+        for part in ["measuring the wash-out", "race", "fresh pairs", "node:1, CPUs 6-11"] {
             assert!(page.contains(&format!(">{part}</text>")), "{part}");
         }
     }
@@ -173,7 +218,7 @@ mod tests {
     fn experiment_without_rates_has_no_picture() {
         let mut trial = trial(LiveAnswer::Stopped { reason: "the service has ended".into() });
         trial.periods.clear();
-        let page = live_trial(&trial, "nearfar 1.0");
+        let page = page(&trial);
         assert!(!page.contains("<svg") && page.contains("the service has ended"));
     }
 }

@@ -39,12 +39,13 @@ use crate::table::{
     EFFICIENCY, caption, comparison_grid, efficiency_grid, headnotes, index_caption, index_grid, index_notes, long_grid,
 };
 use contents::ContentsEntry;
+use live::LivePart;
 use run::RunPart;
 use survey::SurveyPart;
 use table::HtmlTable;
 
 pub use http_pages::{CompareForm, LIVE_SCRIPT, RunLine, RunsPage, ServedHeader, error_page, query, runs};
-pub use live::live_trial;
+pub use live::{LiveSection, live_trial};
 pub use policy::security_policy;
 
 /// Sorts and filters tables, shows samples of figures, converts units. Pages contain it verbatim between `<script>` and
@@ -58,6 +59,8 @@ const STYLE: &str = include_str!("../../templates/report.css");
 pub struct ReportPage<'a> {
     /// Runs in reading order.
     pub runs: Vec<RunSection<'a>>,
+    /// Experiments on running services.
+    pub live: Vec<LiveSection<'a>>,
     /// Comparisons across runs: hosts, kernels, boots.
     pub comparisons: Vec<&'a Comparison>,
     /// Indices of suites, each with the name of its run or table.
@@ -118,6 +121,7 @@ pub fn render(page: &ReportPage) -> String {
         page.tables.iter().map(|section| ComparedPart::new(&section.table.name, section.comparison, limits.rows));
     let main = MainTemplate {
         survey: page.survey.map(|survey| SurveyPart::new(survey, limits.rows)),
+        lives: page.live.iter().map(LivePart::new).collect(),
         runs,
         comparisons: compared.collect(),
         indices: page.indices.iter().map(|(name, table)| IndexPart::new(name, table, limits.rows)).collect(),
@@ -188,6 +192,7 @@ struct ReportTemplate<'a> {
 #[template(path = "report-main.html")]
 struct MainTemplate<'a> {
     survey: Option<SurveyPart>,
+    lives: Vec<LivePart>,
     runs: Vec<RunPart>,
     comparisons: Vec<ComparedPart>,
     indices: Vec<IndexPart>,
@@ -196,10 +201,11 @@ struct MainTemplate<'a> {
 }
 
 impl MainTemplate<'_> {
-    /// Whether the page begins with the first sentences of its runs: a single run has them below its title.
+    /// Whether the page begins with the first sentences of its runs and experiments: a single one has them below its title.
     fn has_summary(&self) -> bool {
-        let others = self.comparisons.len() + self.indices.len() + self.tables.len();
-        !self.runs.is_empty() && self.runs.len() + others + usize::from(self.survey.is_some()) > 1
+        let (answered, others) =
+            (self.runs.len() + self.lives.len(), self.comparisons.len() + self.indices.len() + self.tables.len());
+        answered > 0 && answered + others + usize::from(self.survey.is_some()) > 1
     }
 }
 
@@ -275,8 +281,9 @@ pub(crate) fn unbroken(text: &str) -> String {
 }
 
 fn title(page: &ReportPage) -> String {
-    let names =
-        page.runs.iter().map(|run| &run.record.plan.experiment).chain(page.tables.iter().map(|part| &part.table.name));
+    let runs = page.runs.iter().map(|run| &run.record.plan.experiment);
+    let names = runs.chain(page.live.iter().map(|section| &section.trial.subject));
+    let names = names.chain(page.tables.iter().map(|part| &part.table.name));
     let mut names: Vec<String> = names.map(|name| clean(name)).collect();
     names.dedup();
     match names.as_slice() {

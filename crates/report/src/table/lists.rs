@@ -1,6 +1,7 @@
 //! Lists: trials, runs, workloads, policies, placements.
 
 use model::analysis::finding::metric_value;
+use model::analysis::live::{LiveEnd, LiveSummary};
 use model::placements::placement::{CommandLines, PolicyInfo, PolicyResult};
 use model::values::placement::Placement;
 use model::values::plan::Plan;
@@ -103,6 +104,34 @@ pub fn runs(runs: &[RunSummary], style: &TextStyle) -> String {
         ]);
     }
     grid.terminal(style)
+}
+
+/// The experiments on running services of a results file.
+pub fn live_experiments(experiments: &[LiveSummary], style: &TextStyle) -> String {
+    let titles = ["experiment", "service", "metric", "begun", "placements", "periods", "ended"];
+    let mut grid = Grid::new(&titles).numbers(&["placements", "periods"]).holding(CellKind::Word, &["experiment"]);
+    for live in experiments {
+        let (ended, tone) = live_ending(live);
+        grid.rows.push(vec![
+            GridCell::plain(&live.id.0),
+            GridCell::plain(&live.subject),
+            GridCell::plain(&live.metric),
+            GridCell::plain(&date(live.started_unix_ms)),
+            GridCell::plain(&live.placements.to_string()),
+            GridCell::plain(&live.periods.to_string()),
+            GridCell::new(&ended, tone),
+        ]);
+    }
+    grid.terminal(style)
+}
+
+/// Why an experiment on a running service ended.
+pub(crate) fn live_ending(live: &LiveSummary) -> (String, Tone) {
+    match &live.ended {
+        None => ("not finished".into(), Tone::Warning),
+        Some(LiveEnd { reason: None, .. }) => ("as planned".into(), Tone::Plain),
+        Some(LiveEnd { reason: Some(reason), .. }) => (clean(reason), Tone::Warning),
+    }
 }
 
 /// The plan of a run: its cells, number of trials and duration.

@@ -20,7 +20,9 @@ pub use comparison_csv::comparison_csv;
 pub use efficiency::{efficiency, efficiency_markdown};
 pub use forecast::{dry_run, forecast};
 pub use index::{index, index_csv, index_html, index_markdown};
-pub use lists::{PolicyLines, experiments, placements, plan, policies, restored, runs, trials, workloads};
+pub use lists::{
+    PolicyLines, experiments, live_experiments, placements, plan, policies, restored, runs, trials, workloads,
+};
 pub use load::cpu_load;
 pub use prediction::prediction;
 pub use race::{answer, explanation, ranking, standing};
@@ -30,7 +32,7 @@ pub use size::size;
 pub(crate) use comparison::{caption, comparison_grid, headnotes, long_grid, means};
 pub(crate) use efficiency::{EFFICIENCY, efficiency_grid};
 pub(crate) use index::{caption as index_caption, index_grid, index_notes};
-pub(crate) use lists::ending;
+pub(crate) use lists::{ending, live_ending};
 pub(crate) use load::{load_grid, pages_grid};
 pub(crate) use run::{
     caveats_grid, headed_grid, heading, invalid_trials_grid, machine, run_grid, section, skipped_grid,

@@ -188,7 +188,7 @@ fn runs_plans_and_lists() {
     let simulated = RunSummary { simulated: Some("ryzen5-2600.xml:7".into()), ended: None, ..line.clone() };
     let lines = [line, simulated];
     assert_snapshot!("runs", table::runs(&lines, &LOOK));
-    assert_json_snapshot!("runs_json", json::runs(&lines));
+    assert_json_snapshot!("runs_json", json::runs(&lines, &[]));
     let record = run().record;
     assert_snapshot!("plan", table::plan(&record.plan, 156, Nanos(165_000_000_000), &LOOK));
     assert_snapshot!("workloads", table::workloads(&fixture::specs(), &LOOK));
