@@ -96,8 +96,8 @@ impl FileMapping {
         self.bytes as u64
     }
 
-    pub(crate) fn address(&self, offset: usize) -> *const u8 {
-        self.first().cast_const().cast::<u8>().wrapping_add(offset)
+    pub(crate) fn address(&self, offset: usize) -> u64 {
+        (self.first().addr() + offset) as u64
     }
 
     fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {

@@ -234,9 +234,8 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
     pub fn pages_by_node(&self, pages_max: usize) -> Result<BTreeMap<NodeId, u64>, MemoryError> {
         let page = syscall::page_bytes();
         let count = self.bytes.div_ceil(page);
-        let addresses: Vec<*const u8> = evenly_spaced(count, pages_max)
-            .map(|index| self.first_byte().as_ptr().cast_const().wrapping_add(index * page))
-            .collect();
+        let first = self.first_byte().as_ptr().addr();
+        let addresses: Vec<u64> = evenly_spaced(count, pages_max).map(|index| (first + index * page) as u64).collect();
         let mut by_node = BTreeMap::new();
         for batch in addresses.chunks(PAGES_PER_CALL) {
             let mut status: Vec<c_int> = vec![-libc::ENOENT; batch.len()];

@@ -1,4 +1,4 @@
-//! Reads facts about memory nodes that are not part of the topology: free memory and supported policies.
+//! Facts about memory nodes that are not part of the topology: free memory, supported policies, and the size of blocks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,6 +6,10 @@ use std::path::Path;
 use model::placements::placement::KernelFeatures;
 use model::values::id_set::NodeId;
 use model::values::units::Bytes;
+
+/// Size of the blocks in which existing pages are distributed over several nodes. A huge page, or a large folio of the page
+/// cache, moves as a whole and is not larger.
+pub(crate) const BLOCK_BYTES: u64 = 2 << 20;
 
 /// Returns the memory policies that this kernel supports and older ones lack.
 pub fn kernel_offers() -> KernelFeatures {

@@ -9,15 +9,13 @@ use model::values::id_set::{CpuSet, NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
 
 use crate::file_mapping::for_each_part;
+use crate::nodes::BLOCK_BYTES;
 use crate::proc::Proc;
 use crate::residency::{FileError, open_own_file, query};
 use crate::syscall;
 
 /// Pages that are moved in one call.
 const PAGES_PER_CALL: usize = 4096;
-/// Size of the blocks in which pages are distributed over several nodes. A large folio of the page cache moves as a whole
-/// and is not larger.
-const BLOCK_BYTES: usize = 2 << 20;
 /// `f_type` of tmpfs, ramfs and hugetlbfs. Pages of their files are the only copy, and evidence counts them as memory.
 const MEMORY_FILE_SYSTEMS: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
@@ -62,8 +60,9 @@ pub fn place(path: &Path, nodes: &NodeSet) -> Result<(), PageCacheError> {
         }
         let pages: Vec<usize> = ranges.into_iter().flat_map(|range| range.step_by(syscall::page_bytes())).collect();
         for pages in pages.chunks(PAGES_PER_CALL) {
-            let addresses: Vec<*const u8> = pages.iter().map(|page| mapping.address(*page)).collect();
-            let targets: Vec<NodeId> = pages.iter().map(|page| nodes[page / BLOCK_BYTES % nodes.len()]).collect();
+            let addresses: Vec<u64> = pages.iter().map(|page| mapping.address(*page)).collect();
+            let targets: Vec<NodeId> =
+                pages.iter().map(|page| nodes[page / BLOCK_BYTES as usize % nodes.len()]).collect();
             move_to(&addresses, &targets)?;
             let stays = |(found, target): (PageStatus, &NodeId)| found != PageStatus::On(*target);
             cached += pages.len() as u64;
@@ -81,7 +80,7 @@ pub fn memory_nodes() -> NodeSet {
 }
 
 /// Moves pages of this process that no other process maps.
-fn move_to(pages: &[*const u8], nodes: &[NodeId]) -> std::io::Result<()> {
+fn move_to(pages: &[u64], nodes: &[NodeId]) -> std::io::Result<()> {
     let nodes: Vec<i32> = nodes.iter().map(|node| node.0 as i32).collect();
     // The pages are queried afterwards.
     let mut status = vec![0; pages.len()];

@@ -53,7 +53,7 @@ fn load() -> Result<Load, String> {
 /// Queries the node of a page of this process.
 fn page_nodes() -> io::Result<()> {
     let resident = 0_u8;
-    residency::query(0, &[&raw const resident]).map(|_| ())
+    residency::query(0, &[(&raw const resident).addr() as u64]).map(|_| ())
 }
 
 /// Queries the node of a cached page of this program.

@@ -199,11 +199,12 @@ pub(crate) fn has_capability(capability: rustix::thread::CapabilitySet) -> bool 
 }
 
 /// `move_pages(2)` without a target: writes the node of each page of a process, or a negative errno, to `status`; process
-/// 0 is the calling one. Both slices must have the same length.
-pub(crate) fn pages_status(pid: u32, pages: &[*const u8], status: &mut [c_int]) -> io::Result<()> {
+/// 0 is the calling one. `pages` are addresses. Both slices must have the same length.
+pub(crate) fn pages_status(pid: u32, pages: &[u64], status: &mut [c_int]) -> io::Result<()> {
+    const { assert!(size_of::<u64>() == size_of::<*const u8>()) };
     assert_eq!(pages.len(), status.len(), "move_pages writes one status per page");
     // SAFETY: without a node array no page moves; the kernel reads and writes one entry per page of both slices, and
-    // does not access the memory at the addresses.
+    // does not access the memory at the addresses. An address has the size of a pointer (asserted).
     checked(|| unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -225,14 +226,15 @@ const MPOL_MF_MOVE_ALL: c_uint = 1 << 2;
 /// map. A page that stays has the negated errno in its status. All slices must have the same length.
 pub(crate) fn move_pages(
     pid: u32,
-    pages: &[*const u8],
+    pages: &[u64],
     nodes: &[c_int],
     shared: bool,
     status: &mut [c_int],
 ) -> io::Result<()> {
+    const { assert!(size_of::<u64>() == size_of::<*const u8>()) };
     assert!(pages.len() == nodes.len() && pages.len() == status.len(), "move_pages uses one entry per page");
     // SAFETY: moving a page changes no content; the kernel reads and writes one entry per page of the slices, and does
-    // not access the memory at the addresses.
+    // not access the memory at the addresses. An address has the size of a pointer (asserted).
     checked(|| unsafe {
         libc::syscall(
             libc::SYS_move_pages,

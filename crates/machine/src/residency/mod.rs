@@ -53,7 +53,7 @@ impl Hinted for InspectError {
 }
 
 /// Maximum number of pages per query. The kernel takes the lock on the mappings for 16 pages at a time.
-const PAGES_PER_QUERY: usize = 4096;
+pub(crate) const PAGES_PER_QUERY: usize = 4096;
 /// Maximum number of processes that are listed with a reason why they were not inspected.
 const UNSEEN_MAX: usize = 8;
 
@@ -135,7 +135,7 @@ fn shared_after_fork(inspected: &[InspectedProcess]) -> Option<Unseen> {
 }
 
 /// Returns the nodes of pages of a process (0: this process) by their addresses.
-pub(crate) fn query(pid: u32, addresses: &[*const u8]) -> Result<Vec<PageStatus>, std::io::Error> {
+pub(crate) fn query(pid: u32, addresses: &[u64]) -> Result<Vec<PageStatus>, std::io::Error> {
     let mut answers = Vec::with_capacity(addresses.len());
     for batch in addresses.chunks(PAGES_PER_QUERY) {
         let mut status = vec![-libc::ENOENT; batch.len()];
@@ -148,12 +148,12 @@ pub(crate) fn query(pid: u32, addresses: &[*const u8]) -> Result<Vec<PageStatus>
 
 /// Repeats the query of pages that are resident but were not found: Linux 7.3 does not find new large folios of files
 /// in the first query.
-fn ask_again(pid: u32, pages: &[*const u8], status: &mut [i32]) -> Result<(), std::io::Error> {
+fn ask_again(pid: u32, pages: &[u64], status: &mut [i32]) -> Result<(), std::io::Error> {
     let missing: Vec<usize> = (0..pages.len()).filter(|index| status[*index] == -libc::ENOENT).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let again: Vec<*const u8> = missing.iter().map(|index| pages[*index]).collect();
+    let again: Vec<u64> = missing.iter().map(|index| pages[*index]).collect();
     let mut found = vec![-libc::ENOENT; again.len()];
     syscall::pages_status(pid, &again, &mut found)?;
     missing.into_iter().zip(found).for_each(|(index, found)| status[index] = found);

@@ -113,9 +113,7 @@ impl Inspector {
 
 /// Sends the planned queries to the kernel.
 fn ask(pid: u32, pages: &mut ProcessPages) -> io::Result<()> {
-    let addresses: Vec<*const u8> =
-        pages.addresses().into_iter().map(|address| std::ptr::without_provenance(address as usize)).collect();
-    let answers = query(pid, &addresses)?;
+    let answers = query(pid, &pages.addresses())?;
     pages.record(&answers);
     Ok(())
 }

@@ -8,7 +8,7 @@ use model::values::id_set::NodeId;
 
 use super::pagemap::{HUGE_BYTES, PageMap};
 use super::process::{explain, mappings};
-use super::{InspectError, query};
+use super::{InspectError, PAGES_PER_QUERY, query};
 use crate::proc::{MemoryMounts, Proc};
 use crate::syscall;
 
@@ -63,22 +63,22 @@ pub(crate) fn spans_of(pids: &[u32]) -> Result<Vec<ProcessSpans>, InspectError> 
 }
 
 fn of_process(pid: u32, mounts: &MemoryMounts, shared: &mut SharedFiles) -> io::Result<Vec<PageSpan>> {
-    let (mut pagemap, mut spans) = (PageMap::open(pid)?, Vec::new());
+    let (mut pagemap, mut lister) = (PageMap::open(pid)?, Lister { pid, pages: Vec::new(), spans: Vec::new() });
     for mapping in mappings(pid, &mut super::process::UnseenSet::new())? {
         if mapping.is_memory() && !mapping.is_device() {
-            of_mapping(pid, &mapping, mounts, &mut pagemap, shared, &mut spans)?;
+            of_mapping(&mapping, mounts, &mut pagemap, shared, &mut lister)?;
         }
     }
-    Ok(spans)
+    lister.ask()?;
+    Ok(lister.spans)
 }
 
 fn of_mapping(
-    pid: u32,
     mapping: &Mapping,
     mounts: &MemoryMounts,
     pagemap: &mut PageMap,
     shared: &mut SharedFiles,
-    spans: &mut Vec<PageSpan>,
+    lister: &mut Lister,
 ) -> io::Result<()> {
     let system = mounts.file_system(&mapping.path);
     let skipped = pagemap.for_each_run(mapping.start..mapping.end, |run| {
@@ -87,15 +87,31 @@ fn of_mapping(
         }
         let page_bytes = if run.is_huge { HUGE_BYTES } else { syscall::page_bytes() as u64 };
         for (range, _) in shared.add(mapping, run).into_iter().filter(|(_, is_new)| *is_new) {
-            let addresses: Vec<u64> = range.step_by(page_bytes as usize).collect();
-            let pointers: Vec<_> = addresses.iter().map(|at| std::ptr::without_provenance(*at as usize)).collect();
-            let nodes = query(pid, &pointers)?;
-            addresses.into_iter().zip(nodes).for_each(|(address, status)| push(spans, address, page_bytes, status));
+            lister.pages.extend(range.step_by(page_bytes as usize).map(|address| (address, page_bytes)));
         }
-        Ok(())
+        // Most runs are short.
+        if lister.pages.len() >= PAGES_PER_QUERY { lister.ask() } else { Ok(()) }
     })?;
     // Pages that are not known cannot be moved back.
     if skipped > 0 { Err(io::Error::new(io::ErrorKind::Unsupported, "its address space is too large")) } else { Ok(()) }
+}
+
+/// Pages of a process whose nodes have not been queried, by address and size, and the spans of the others.
+struct Lister {
+    pid: u32,
+    pages: Vec<(u64, u64)>,
+    spans: Vec<PageSpan>,
+}
+
+impl Lister {
+    fn ask(&mut self) -> io::Result<()> {
+        let addresses: Vec<u64> = self.pages.iter().map(|(address, _)| *address).collect();
+        let statuses = query(self.pid, &addresses)?;
+        for ((address, page_bytes), status) in self.pages.drain(..).zip(statuses) {
+            push(&mut self.spans, address, page_bytes, status);
+        }
+        Ok(())
+    }
 }
 
 fn push(spans: &mut Vec<PageSpan>, address: u64, page_bytes: u64, status: PageStatus) {

@@ -17,8 +17,9 @@ use model::values::id_set::NodeId;
 use model::values::units::Bytes;
 use rustix::thread::CapabilitySet;
 
+use crate::nodes::BLOCK_BYTES;
 use crate::proc::Proc;
-use crate::residency::{InspectError, PageSpan, ProcessSpans, query, spans_of};
+use crate::residency::{InspectError, PAGES_PER_QUERY, PageSpan, ProcessSpans, query, spans_of};
 use crate::{syscall, sysfs};
 
 /// Largest size of the pages that are moved in one call, unless a single page is larger. Threads of a service lost less
@@ -26,12 +27,8 @@ use crate::{syscall, sysfs};
 const BYTES_PER_CALL: u64 = 64 * 4096;
 /// Pause after a call, in multiples of its duration.
 const PAUSE: u32 = 4;
-/// Pages whose nodes are queried in one call.
-const PAGES_PER_QUERY: usize = 4096;
 /// Attempts to move a page: one that is in use for a moment can be moved later.
 const ATTEMPTS: u32 = 3;
-/// Size of the blocks in which memory is distributed over several nodes.
-const BLOCK_BYTES: u64 = 2 << 20;
 
 /// Where memory shall be. Each list has at least one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +157,7 @@ impl Mover<'_> {
 
     /// Returns the pages that shall move. Memory that was freed or swapped out is not among them.
     fn elsewhere(&self, listed: &[ListedPage<'_>], destination: &Destination) -> io::Result<Vec<Page>> {
-        let statuses = match query(self.pid, &pointers(listed.iter().map(|page| page.address))) {
+        let statuses = match query(self.pid, &listed.iter().map(|page| page.address).collect::<Vec<_>>()) {
             Err(error) if has_ended(&error) => return Ok(Vec::new()),
             statuses => statuses?,
         };
@@ -188,8 +185,8 @@ impl Mover<'_> {
     fn call(&self, pages: &[Page]) -> io::Result<()> {
         let nodes: Vec<i32> = pages.iter().map(|page| page.node.0 as i32).collect();
         let mut status = vec![0; pages.len()];
-        let pointers = pointers(pages.iter().map(|page| page.address));
-        match syscall::move_pages(self.pid, &pointers, &nodes, self.shared, &mut status) {
+        let addresses: Vec<u64> = pages.iter().map(|page| page.address).collect();
+        match syscall::move_pages(self.pid, &addresses, &nodes, self.shared, &mut status) {
             Err(error) if has_ended(&error) => Ok(()),
             result => result,
         }
@@ -199,10 +196,6 @@ impl Mover<'_> {
 /// Whether the error means that the process has exited or released its memory.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
-}
-
-fn pointers(addresses: impl Iterator<Item = u64>) -> Vec<*const u8> {
-    addresses.map(|address| std::ptr::without_provenance(address as usize)).collect()
 }
 
 /// Whether automatic NUMA balancing is on: the kernel then moves pages towards the threads that access them.

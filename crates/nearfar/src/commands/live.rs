@@ -40,6 +40,11 @@ const METRIC_LIMIT: Duration = Duration::from_secs(2);
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Observations that take longer are announced.
 const ANNOUNCED_FROM: Duration = Duration::from_secs(1);
+/// Reasons why a placement is refused.
+const ALREADY_PLACED: &str = "the service already has this placement";
+const BOUND_BY_PROGRAM: &str =
+    "the program has bound some of its threads to these CPUs itself, so they could not be distinguished";
+
 pub fn run(args: &LiveArgs, common: &GlobalArgs) -> CommandResult {
     match &args.command {
         LiveCommand::Audit(args) => audit(args, common),
@@ -219,13 +224,11 @@ fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LiveP
     match () {
         () if !has_only_cpus || chosen.copies_text => refuse("only CPUs can be changed while a service runs"),
         () if cpus.is_empty() => refuse("it names no CPUs"),
-        () if cpus == found.cpus => refuse("the service already has this placement"),
+        () if cpus == found.cpus => refuse(ALREADY_PLACED),
         () if !cpus.is_subset(&found.cpus) => {
             refuse(&format!("the service may only run on {}", found.cpus.described()))
         }
-        () if found.others.contains_key(&cpus) => {
-            refuse("the program has bound some of its threads to these CPUs itself, so they could not be distinguished")
-        }
+        () if found.others.contains_key(&cpus) => refuse(BOUND_BY_PROGRAM),
         () => Ok(LivePlacement { name: text.into(), cpus }),
     }
 }

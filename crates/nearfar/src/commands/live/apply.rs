@@ -20,6 +20,8 @@ use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::requests::{self, Subject};
 
+use super::{ALREADY_PLACED, BOUND_BY_PROGRAM};
+
 /// Minimum interval between lines of progress.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -68,12 +70,11 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
     }
     let cpus = if chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
     if found.others.contains_key(&cpus) {
-        let why = "the program has bound some of its threads to these CPUs itself, so they could not be distinguished";
-        return Err(refuse(why));
+        return Err(refuse(BOUND_BY_PROGRAM));
     }
     let memory = destination(&topology, &chosen, &cpus).map_err(refuse)?;
     if memory.is_none() && is_everywhere(&chosen, &found) {
-        return Err(refuse("the service already has this placement"));
+        return Err(refuse(ALREADY_PLACED));
     }
     let (nodes, destination) = memory.unzip();
     let placement = AppliedPlacement {
