@@ -18,6 +18,7 @@ pub mod foreground;
 pub mod frequency;
 pub mod interrupt;
 mod irqbalance;
+pub mod java;
 pub mod live;
 pub mod lock;
 pub mod log_lines;

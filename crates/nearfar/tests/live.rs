@@ -405,6 +405,31 @@ fn unsuitable_experiments_are_refused() {
     refused(&[&counter[..], &["--placement", &all]].concat(), "already has this placement");
 }
 
+/// A process that maps a file with the name of the library of a Java virtual machine.
+#[test]
+fn java_process_needs_an_agreement() {
+    let state = tempfile::tempdir().expect("a directory");
+    let (home, library) = (state.path().join("java"), state.path().join("java/lib/server/libjvm.so"));
+    std::fs::create_dir_all(library.parent().expect("a directory")).expect("a directory");
+    std::fs::copy("/bin/sleep", &library).expect("a program");
+    let risk = |version: &str| {
+        std::fs::write(home.join("release"), format!("JAVA_VERSION=\"{version}\"\n")).expect("a file");
+        let java = Running::start(library.to_str().expect("UTF-8"), &["600"]);
+        let refused = |command: &str, args: &[&str]| {
+            let pid = java.pid();
+            let args = [&["live", command, "--pid", &pid, "--placement", "8191"], args].concat();
+            stderr(&with_results(state.path(), &args))
+        };
+        let tried = |args: &[&str]| refused("try", &[&["--metric", "command:date +%s%N"], args].concat());
+        assert_eq!(tried(&[]).contains("JDK-8351500"), refused("apply", &[]).contains("JDK-8351500"), "{version}");
+        assert!(tried(&["--yes"]).contains("8191") && refused("apply", &["--yes"]).contains("8191"));
+        tried(&[])
+    };
+    let refused = risk("17.0.13");
+    assert!(refused.contains("a Java virtual machine (17.0.13)") && refused.contains("--yes"), "{refused}");
+    assert!(!risk("25.0.3").contains("JDK-8351500"));
+}
+
 /// The guard reads a file, which the test changes as soon as the service has another placement.
 #[test]
 fn violated_guard_restores_the_service_at_once() {

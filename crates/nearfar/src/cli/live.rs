@@ -45,6 +45,7 @@ pub struct LiveAuditArgs {
 
 /// `nearfar live try`
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(group = ArgGroup::new("service").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod"]))]
 pub struct LiveTryArgs {
     #[command(flatten)]
@@ -71,6 +72,9 @@ pub struct LiveTryArgs {
     /// Begin a new experiment, even if an interrupted one could continue
     #[arg(long)]
     pub fresh: bool,
+    /// Move processes that may crash of it: Java virtual machines of some versions
+    #[arg(long)]
+    pub yes: bool,
     /// Print what would be done, without doing it
     #[arg(long)]
     pub dry_run: bool,
@@ -91,6 +95,9 @@ pub struct LiveApplyArgs {
     /// Policy, numactl's options or CPUs. node:N also moves the memory to node N
     #[arg(long, value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placement: String,
+    /// Move processes that may crash of it: Java virtual machines of some versions
+    #[arg(long)]
+    pub yes: bool,
     /// Print what would be done, without doing it
     #[arg(long)]
     pub dry_run: bool,

@@ -103,6 +103,7 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         output::print(&dry_run(&subject, &plan(args, &subject, common)?))?;
         return Ok(ExitCode::SUCCESS);
     }
+    subject.check_risks(args.yes)?;
     let (id, trial, is_interrupted) = run_experiment(args, common, &subject)?;
     if let Some(path) = &args.html {
         output::write(path, &report::html::live_trial(&id, &trial, &generated_by()))?;

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use machine::java::java_processes;
 use machine::residency::{
     InspectError, descendants, find_container, find_pod, find_unit, inspect, inspect_tree, processes_in, resolve_cgroup,
 };
 use machine::service_threads::ServiceThreads;
+use model::analysis::live::JavaProcess;
 use model::analysis::residency::Residency;
 use model::values::undo::ServiceProcesses;
 
@@ -85,6 +87,23 @@ impl Subject {
                 _ => Err(CliError::usage(format!("cgroup {} is not below {CGROUPS}", dir.display()))),
             },
         }
+    }
+
+    /// Refuses to move processes that may crash of it, unless `yes`; prints which.
+    ///
+    /// # Errors
+    /// If there are such processes and the user has not agreed.
+    pub fn check_risks(&self, yes: bool) -> Result<(), CliError> {
+        let java: Vec<JavaProcess> = java_processes(&self.processes()?);
+        let Some(first) = java.iter().find(|java| java.may_crash()) else { return Ok(()) };
+        let risk = format!(
+            "{first}: with G1 and -XX:+UseNUMA, OpenJDK 17 and 21 may crash when a thread moves to another NUMA node (JDK-8351500)"
+        );
+        if !yes {
+            return Err(CliError::usage(risk).hint("to move it nevertheless, use --yes"));
+        }
+        message!("warning: {risk}");
+        Ok(())
     }
 
     /// Inspects the memory of the processes.

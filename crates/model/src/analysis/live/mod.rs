@@ -3,6 +3,7 @@
 mod alternatives;
 mod applied;
 mod findings;
+mod java;
 mod plan;
 mod record;
 mod state;
@@ -24,6 +25,7 @@ pub use applied::{
     permanent_lines,
 };
 pub use findings::AuditFinding;
+pub use java::JavaProcess;
 pub use plan::{LivePlan, WASH_OUT_STEP};
 pub use record::{LiveEnd, LiveId, LiveRecord, LiveRequest, LiveSetup, LiveSummary, ServiceIdentity};
 pub use state::{LiveBlock, LiveState, LiveStep};

@@ -28,6 +28,9 @@ const LINE_INTERVAL: Duration = Duration::from_secs(2);
 pub fn apply(args: &LiveApplyArgs, common: &GlobalArgs) -> CommandResult {
     let subject = Subject::new(&args.subject)?;
     subject.processes()?;
+    if !args.dry_run {
+        subject.check_risks(args.yes)?;
+    }
     let request = request(args, &subject)?;
     if args.dry_run {
         output::print(&dry_run(&subject, &request)?)?;
