@@ -133,8 +133,8 @@ impl<'a> NodeSession<'a> {
 
     /// Returns the error of a program that exited before its first response and without an error message.
     fn explain_silence(&self, exit: &ChildExit) -> NodeError {
-        let printed = if self.noise.is_empty() { "it printed nothing" } else { &self.noise };
-        NodeError::new(NodeErrorKind::Refused, format!("the login ended with {}: {printed}", exit.status))
+        let printed = if self.noise.is_empty() { "no output" } else { &self.noise };
+        NodeError::new(NodeErrorKind::Refused, format!("nearfar ended with {}: {printed}", exit.status))
             .with_hint("the login shell of the user must run commands; shells such as nologin and false refuse them")
     }
 }

@@ -166,9 +166,9 @@ fn login_shell_that_refuses_commands_is_quoted() {
     let refused = |script: &str| engine(script.into()).status(&[]).unwrap().remove(0).1.unwrap_err();
     let error = refused("echo 'This account is currently not available.'; exit 1");
     assert_eq!(error.kind, NodeErrorKind::Refused);
-    assert_eq!(error.what, "the login ended with exit status: 1: This account is currently not available.");
+    assert_eq!(error.what, "nearfar ended with exit status: 1: This account is currently not available.");
     assert!(error.hint.is_some_and(|hint| hint.contains("nologin")));
-    assert_eq!(refused("printf 'no newline'; exit 1").what, "the login ended with exit status: 1: no newline");
-    assert_eq!(refused("exit 1").what, "the login ended with exit status: 1: it printed nothing");
+    assert_eq!(refused("printf 'no newline'; exit 1").what, "nearfar ended with exit status: 1: no newline");
+    assert_eq!(refused("exit 1").what, "nearfar ended with exit status: 1: no output");
     assert_eq!(refused("echo why >&2; exit 1").what, "nearfar ended with exit status: 1: why");
 }

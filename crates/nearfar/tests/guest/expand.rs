@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use crate::boot::{Boot, JobOutput, boot, disk};
-use crate::trials::{assert_invalid, assert_verified};
+use crate::trials::{assert_verified, reasons};
 
 /// One boot for all tests of this file, with a sparse file as disk.
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
@@ -71,17 +71,18 @@ fn trials_record_what_was_compressed() {
     let Some(job) = job_output("trials_record_what_was_compressed") else { return };
     let [trial] = &job.trials("compressing")[..] else { panic!("{:#?}", job.trials("compressing")) };
     assert_verified(trial);
-    assert!(trial["evidence"]["budget"]["compressed"]["stored"].as_u64() > Some(4 << 20), "{trial:#}");
+    assert!(trial["evidence"]["budget"]["compressed"]["stored"].as_u64() > Some(2 << 20), "{trial:#}");
     assert_restored(job, "compressing.after");
 }
 
 #[test]
-fn trials_next_to_swap_of_others_are_rejected() {
-    let Some(job) = job_output("trials_next_to_swap_of_others_are_rejected") else { return };
+fn trials_next_to_swap_of_others_are_suspect() {
+    let Some(job) = job_output("trials_next_to_swap_of_others_are_suspect") else { return };
     for trial in job.trials("shared") {
         let others = trial["evidence"]["budget"]["other_swap"].as_array().map(Vec::len);
         assert_eq!(others, Some(2), "{trial:#}");
-        assert_invalid(trial, "its pages may be in the swap of others: /dev/loop");
+        assert_eq!(trial["verdict"], "suspect", "{trial:#}");
+        assert!(reasons(trial).contains("its pages may be in the swap of others: /dev/loop"), "{trial:#}");
     }
     assert!(!job.trials("shared").is_empty());
 }

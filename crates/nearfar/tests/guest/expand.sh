@@ -51,7 +51,7 @@ rm -f /tmp/sorted /tmp/summary /tmp/few /tmp/few.sorted
 # Trials with a DRAM budget.
 measured budget sweep --smoke --runs 1 --set size=32MiB --placement one-core+expand:16MiB --placement one-core+swap:16MiB
 step budget.after found
-measured compressing sweep --smoke --runs 1 --set size=32MiB --placement one-core+swap:16MiB+compressed
+measured compressing sweep --smoke --runs 1 --set size=16MiB --placement one-core+swap:8MiB+compressed
 step compressing.after found
 
 # The controller is killed, the program keeps running, then it is killed too. Not a function: $! has to be the controller.
@@ -80,7 +80,7 @@ for name in first second; do
     step $name wait_for has_started
 done
 # Their swap has the same priority as that of a trial.
-measured shared sweep --smoke --runs 1 --set size=32MiB --placement one-core+swap:16MiB
+measured shared sweep --smoke --runs 1 --set size=12MiB --placement one-core+swap:8MiB
 echo go >/tmp/first
 one_is_left() { [ "$(ls -d /sys/fs/cgroup/nearfar-* | wc -l)" = 1 ] && [ "$(ls /var/lib/nearfar/expand | wc -l)" = 1 ]; }
 step left wait_for one_is_left

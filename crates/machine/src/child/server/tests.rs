@@ -441,15 +441,10 @@ fn server_that_changes_its_affinity_is_detected() {
     let (command, server, _) = two_commands(a, b, &format!("taskset -cp {a} $$; echo ready; while :; do :; done"));
     let verdict = verdict(a, b, command, server);
     assert_eq!(verdict.grade, Grade::Invalid);
-    let expected = format!(
-        "the second command had the affinity {}, but was pinned to {b}",
-        [a, b].into_iter().collect::<CpuSet>()
-    );
+    let expected =
+        format!("the server had the affinity {}, but was pinned to {b}", [a, b].into_iter().collect::<CpuSet>());
     assert!(
-        verdict
-            .reasons
-            .iter()
-            .any(|why| *why == expected || why.contains(&format!("the second command ran on CPUs {a}"))),
+        verdict.reasons.iter().any(|why| *why == expected || why.contains(&format!("the server ran on CPUs {a}"))),
         "{verdict:?}"
     );
 }

@@ -76,6 +76,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
         suspect.extend(commands.iter().filter_map(pages::spilled));
         suspect.extend(commands.iter().flat_map(files::disturbances));
         suspect.extend(routes::unused(&trial.placement.interrupts, evidence));
+        suspect.extend(budget::disturbances(evidence));
     }
     let grade = match (invalid.is_empty(), suspect.is_empty()) {
         (false, _) => Grade::Invalid,

@@ -42,7 +42,7 @@ pub(crate) fn describe() -> WorkloadSpec {
             "Runs a command line, without a shell unless `shell` is set (its start-up is then measured, too). Measures \
                 wall time from start to exit, CPU time including children, and peak memory of the largest process. With \
                 `metric`, the last match in the output is the value, and the main metric. {threads}, {cpus} and {node} in a word are \
-                replaced by those of the placement; in `server`, {cpus} by the CPUs of the second command. All metrics \
+                replaced by those of the placement; in `server`, {cpus} by the CPUs of the server. All metrics \
                 are of the measured command, not of the server. The time limit applies to each command of a trial \
                 separately: preparation, the server until it is ready, each run, cleanup."
                 .into(),

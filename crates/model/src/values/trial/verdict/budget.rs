@@ -35,11 +35,11 @@ pub(super) fn violations(trial: &Trial, evidence: &Evidence) -> Vec<String> {
         }
         _ => {}
     }
-    if !kept.other_swap.is_empty() {
-        reasons.push(format!(
-            "its pages may be in the swap of others: {} has the same priority or a higher one",
-            kept.other_swap.join(", ")
-        ));
-    }
     reasons
+}
+
+/// Returns the reason why far memory may have been slower or faster than that of the placement.
+pub(super) fn disturbances(evidence: &Evidence) -> Option<String> {
+    let others = evidence.budget.as_ref().map(|kept| &kept.other_swap).filter(|others| !others.is_empty())?;
+    Some(format!("its pages may be in the swap of others: {} has the same priority or a higher one", others.join(", ")))
 }
