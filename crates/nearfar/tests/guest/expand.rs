@@ -47,13 +47,13 @@ fn program_with_cgroup_v2_loses_no_data() {
 fn evicted_pages_stay_compressed_within_the_limit() {
     let Some(job) = job_output("evicted_pages_stay_compressed_within_the_limit") else { return };
     assert_eq!(job.step("compressed").status, 0, "{}", job.text("compressed.stderr"));
-    let sum = job.text("few").split_whitespace().next().expect("a checksum").to_string();
+    let sum = job.text("near").split_whitespace().next().expect("a checksum").to_string();
     assert_eq!(job.text("compressed.sum"), format!("{sum}  /tmp/sorted\n"));
     let summary = job.json("compressed.summary", &[0]);
     let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
-    assert!(bytes("bytes_max") > 1 << 20 && bytes("loaded_bytes") > 0, "{summary:#}");
+    assert!(bytes("bytes_max") > 2 << 20 && bytes("loaded_bytes") > 0, "{summary:#}");
     // The kernel checks its limit before it adds a page.
-    assert!(bytes("dram_bytes_max") <= (4 << 20) + 8192 && bytes("dram_bytes_max") > 1 << 19, "{summary:#}");
+    assert!(bytes("dram_bytes_max") <= (6 << 20) + 8192 && bytes("dram_bytes_max") > 1 << 20, "{summary:#}");
     assert_restored(job, "compressed.after");
 }
 
@@ -63,7 +63,7 @@ fn far_memory_is_never_compressed_without_being_asked() {
     assert_eq!(job.step("uncompressed").status, 0, "{}", job.text("uncompressed.stderr"));
     let summary = job.json("uncompressed.summary", &[0]);
     assert_eq!(summary["compressed"]["stored_bytes"], 0, "{summary:#}");
-    assert!(summary["far_written_bytes"].as_u64() > Some(1 << 20), "{summary:#}");
+    assert!(summary["far_written_bytes"].as_u64() > Some(2 << 20), "{summary:#}");
 }
 
 #[test]
