@@ -43,7 +43,7 @@ pub fn read(root: &Path) -> ExpandProbes {
         scan: scan(),
         folios: root.join(LARGE_FOLIOS).exists(),
         compressed: compressed(root),
-        uncounted: is_uncounted(root),
+        counted: counted(root),
     }
 }
 
@@ -107,10 +107,15 @@ fn compressed(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Whether evicted pages of limited programs stay in DRAM that no limit counts.
-fn is_uncounted(root: &Path) -> bool {
-    matches!(cgroup::site(root), Ok((cgroup::Version::V1, _)))
-        && sysfs::read_text(root, ZSWAP).is_ok_and(|text| text.trim() == "Y")
+/// Whether evicted pages of limited programs stay in DRAM only if a limit counts them.
+fn counted(root: &Path) -> Result<(), String> {
+    let is_on = sysfs::read_text(root, ZSWAP).is_ok_and(|text| text.trim() == "Y");
+    match cgroup::site(root) {
+        Ok((cgroup::Version::V1, _)) if is_on => {
+            Err("zswap is on, and cgroup version 1 does not count the pages that it keeps in DRAM".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -146,7 +151,10 @@ mod tests {
             (ZSWAP, "Y\n"),
         ];
         let probes = read(tree(&one).path());
-        assert!(probes.uncounted && probes.compressed.unwrap_err().contains("version 1 does not count"));
+        assert!(
+            probes.counted.unwrap_err().contains("zswap is on")
+                && probes.compressed.unwrap_err().contains("version 1 does not count")
+        );
         let two = [
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -154,7 +162,7 @@ mod tests {
             (ZSWAP, "Y\n"),
         ];
         let probes = read(tree(&two).path());
-        assert!(!probes.uncounted && probes.compressed.is_ok());
+        assert!(probes.counted.is_ok() && probes.compressed.is_ok());
         let probes = read(tree(&two[..3]).path());
         assert!(probes.compressed.unwrap_err().contains("without zswap"));
     }

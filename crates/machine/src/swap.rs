@@ -168,7 +168,7 @@ pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
     Ok(text.lines().skip(1).any(|line| line.split_whitespace().next() == Some(&device)))
 }
 
-/// Returns the other swap areas that the kernel fills before a device of [`PRIORITY`] or in turn with it.
+/// Returns the other swap areas that the kernel fills before the device of an expansion or in turn with it.
 ///
 /// # Errors
 /// If `/proc/swaps` cannot be read.

@@ -69,7 +69,7 @@ fn far_memory_is_never_compressed_without_being_asked() {
 #[test]
 fn trials_record_what_was_compressed() {
     let Some(job) = job_output("trials_record_what_was_compressed") else { return };
-    let [trial] = &job.trials("compressing")[..] else { panic!("{:#?}", job.trials("compressing")) };
+    let [trial] = job.trials("compressing") else { panic!("{:#?}", job.trials("compressing")) };
     assert_verified(trial);
     assert!(trial["evidence"]["budget"]["compressed"]["stored"].as_u64() > Some(2 << 20), "{trial:#}");
     assert_restored(job, "compressing.after");

@@ -26,8 +26,8 @@ pub struct ExpandProbes {
     pub folios: bool,
     /// Whether evicted pages can be kept compressed in DRAM that counts towards the limit.
     pub compressed: Result<(), String>,
-    /// Whether evicted pages are kept compressed in DRAM that does not count towards the limit.
-    pub uncounted: bool,
+    /// Whether all DRAM of a limited program counts towards the limit.
+    pub counted: Result<(), String>,
 }
 
 /// Effect of a missing requirement.
@@ -90,13 +90,7 @@ const NEEDS: [Requirement; 10] = [
     },
     Requirement {
         key: "expand-zswap",
-        run: |probes| {
-            Some(
-                probes
-                    .uncounted
-                    .then(|| "zswap is on, and cgroup version 1 does not count the pages that it keeps in DRAM".into()),
-            )
-        },
+        run: |probes| Some(probes.counted.as_ref().err().cloned()),
         loss: Impact::Everything,
         effect: NOTHING_RUNS,
         fix: "turn zswap off, or boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1)",
@@ -206,7 +200,7 @@ pub(super) mod tests {
             scan: true,
             folios: true,
             compressed: Ok(()),
-            uncounted: false,
+            counted: Ok(()),
         }
     }
 
@@ -218,7 +212,7 @@ pub(super) mod tests {
         // Whether it stops plain swap, and whether steering.
         let cases: [(ProbeEdit, &str, &str, bool, bool); 12] = [
             (&|probes| probes.compressed = why(), "expand-compressed", "(zswap): Operation", false, false),
-            (&|probes| probes.uncounted = true, "expand-zswap", "zswap is on", true, true),
+            (&|probes| probes.counted = why(), "expand-zswap", "not permitted", true, true),
             (&|probes| probes.lacking = vec!["CAP_SYS_ADMIN"], "expand-root", "root lacks CAP_SYS_ADMIN", true, true),
             (
                 &|probes| (probes.root, probes.lacking) = (false, vec!["CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE"]),

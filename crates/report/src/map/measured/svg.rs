@@ -198,7 +198,7 @@ impl HeatScale {
         let (low, high) = values()
             .map(|value| value.median)
             .fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         let half_interval = |value: &&MeasuredValue| Some((value.ci_high? - value.ci_low?) / 2.0);
         let unresolved = values().filter_map(half_interval).fold(HALF_SCALE_MIN * middle.abs(), f64::max);
         Self { middle, half: ((high - low) / 2.0).max(unresolved) }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn unresolved_differences_have_pale_colours() {
         let full = |heat: f64| (heat.abs() - OPACITY.1).abs() < 1e-9;
-        let pale = |heat: f64| heat.abs() < (OPACITY.0 + OPACITY.1) / 2.0;
+        let pale = |heat: f64| heat.abs() < f64::midpoint(OPACITY.0, OPACITY.1);
         let wide = heats(&[value(50.0, Some(1.0)), value(100.0, Some(1.0))], Better::Lower);
         assert!(wide.iter().all(|heat| full(*heat)) && wide[0] < 0.0 && wide[1] > 0.0, "{wide:?}");
         let rate = heats(&[value(50.0, None), value(100.0, None)], Better::Higher);

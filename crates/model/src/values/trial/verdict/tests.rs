@@ -341,10 +341,12 @@ fn far_memory_is_verified_by_its_file() {
     assert_eq!(swapped.reasons, ["3MiB of its memory was swapped out"]);
 }
 
+type BudgetEdit<'a> = &'a dyn Fn(&mut DramBudgetUse);
+
 #[test]
 fn dram_budgets_that_were_not_kept_make_a_trial_invalid() {
     let compressed = |stored| Some(CompressedTraffic { stored: Bytes(stored), ..CompressedTraffic::default() });
-    let with = |is_compressed: bool, change: &dyn Fn(&mut DramBudgetUse)| {
+    let with = |is_compressed: bool, change: BudgetEdit| {
         judged(|trial, seen| {
             let dram = Bytes(1 << 30);
             trial.placement.budget = Some(DramBudget { dram, steered: false, compressed: is_compressed });
@@ -356,7 +358,7 @@ fn dram_budgets_that_were_not_kept_make_a_trial_invalid() {
     assert_eq!(with(false, &|_| ()).grade, Grade::Valid);
     assert_eq!(with(false, &|kept| kept.compressed = None).grade, Grade::Valid);
     assert_eq!(with(true, &|kept| kept.compressed = compressed(4096)).grade, Grade::Valid);
-    let cases: [(bool, &dyn Fn(&mut DramBudgetUse), &str); 4] = [
+    let cases: [(bool, BudgetEdit, &str); 4] = [
         (false, &|kept| kept.dram = Bytes(1 << 29), "requested a DRAM limit of 1GiB, the kernel set 512MiB"),
         (false, &|kept| kept.controller_cpu = Some(Nanos(1)), "a paging controller ran"),
         (false, &|kept| kept.compressed = compressed(4096), "4KiB of evicted pages were kept compressed"),
