@@ -1,5 +1,6 @@
 //! The arguments that reproduce a plan, taken from the command line as typed.
 
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, ColorChoice, Command, CommandFactory, FromArgMatches, ValueEnum};
 
@@ -48,12 +49,21 @@ impl Cli {
         argv: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
         let argv: Vec<std::ffi::OsString> = argv.into_iter().map(Into::into).collect();
-        let mut command = help::apply(ranges::apply(Self::command())).color(typed_color(&argv));
-        let matches = command.try_get_matches_from_mut(argv)?;
+        let color = typed_color(&argv);
+        let mut command = ranges::apply(Self::command()).color(color);
+        let matches = match command.try_get_matches_from_mut(&argv) {
+            // Examples and exit status are added only here, because that takes as long as parsing.
+            Err(error) if is_help(&error) => help::apply(Self::command()).color(color).try_get_matches_from(&argv),
+            result => result,
+        }?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         cli.common.argv = replay_argv(&command, &matches);
         Ok(cli)
     }
+}
+
+fn is_help(error: &clap::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Returns the value of `--color`, which also applies to help and to errors of the parser.
