@@ -147,6 +147,8 @@ pub(crate) struct TrialMonitor {
     has_swap: bool,
     pages_readable: Result<(), String>,
     pages_next: Duration,
+    /// CPU time of the last reading of `numa_maps`; zero before the first one.
+    pages_cost: Duration,
     samples: u64,
     threads_seen: u64,
     cpus_seen: CpuSet,
@@ -186,6 +188,7 @@ impl TrialMonitor {
             leader,
             scope,
             pages_next: Duration::ZERO,
+            pages_cost: Duration::ZERO,
             samples: 0,
             threads_seen: 0,
             cpus_seen: CpuSet::new(),
@@ -294,9 +297,8 @@ impl TrialMonitor {
             }
         }
         self.record_pages(sum);
-        let (first, longest) = PAGES_INTERVALS;
         let cost = thread_time::used().saturating_sub(began);
-        self.pages_next = now + (now / PAGES_READINGS_PER_TIME).clamp(first, longest).max(cost * PAGES_SHARE);
+        self.pages_next = now + pages_interval(now, cost, std::mem::replace(&mut self.pages_cost, cost));
     }
 
     /// Keeps the reading with the most anonymous pages, because a program may free pages near its end, and the reading
@@ -435,6 +437,13 @@ fn interval(samples: u64, cost: Duration) -> Duration {
     (INTERVAL_FIRST * (1 << doublings)).min(INTERVAL_LONGEST).max(cost * SAMPLING_SHARE)
 }
 
+/// Returns the time until the next reading of `numa_maps`, from the CPU time of the last two. The cheaper one counts,
+/// because the time includes what a hypervisor took from the thread.
+fn pages_interval(elapsed: Duration, cost: Duration, previous_cost: Duration) -> Duration {
+    let (first, longest) = PAGES_INTERVALS;
+    (elapsed / PAGES_READINGS_PER_TIME).clamp(first, longest).max(cost.min(previous_cost) * PAGES_SHARE)
+}
+
 /// Returns the lowest and highest frequency of the CPU on which they differ most. CPUs are not compared with each
 /// other: big and little cores always differ, one core only if it is throttled.
 fn widest(ranges: &BTreeMap<CpuId, (u64, u64)>) -> Option<(u64, u64)> {
@@ -448,6 +457,15 @@ fn relative_drop((low, high): (u64, u64)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_expensive_reading_of_pages_delays_no_other() {
+        let ms = Duration::from_millis;
+        assert_eq!(pages_interval(ms(400), ms(1), ms(1)), ms(100), "a quarter of the time");
+        assert_eq!(pages_interval(ms(400), ms(100), ms(1)), ms(100));
+        assert_eq!(pages_interval(ms(400), ms(100), ms(50)), ms(2000), "at most a fortieth of the time");
+        assert_eq!(pages_interval(ms(400), ms(50), ms(0)), ms(100), "the first reading");
+    }
 
     #[test]
     fn moved_pages_are_not_hidden_by_a_larger_reading() {
