@@ -1,8 +1,10 @@
 //! The schema and its migrations. The SQL is written for SQLite; a server gets the same tables from the same text, and
 //! new migrations from the version that was current when its tables were created.
 
+use std::sync::OnceLock;
+
 use crate::error::StoreErrorKind;
-use crate::sql::Connection;
+use crate::sql::{Connection, Row};
 
 /// Identifies our files in the file header (bytes 68 to 71): "NFAR".
 const APPLICATION_ID: u32 = 0x4e46_4152;
@@ -77,20 +79,38 @@ pub(crate) fn kind_of_file(file: &rusqlite::Connection) -> Result<FileKind, Stor
 /// Whether the tables of a results file are those that this program created in that version, and no trigger changes them.
 /// A file of unknown origin could have a view or a virtual table instead, whose queries never end.
 pub(crate) fn has_own_tables(file: &rusqlite::Connection, version: u32) -> Result<bool, StoreErrorKind> {
-    let expected = Connection::File(rusqlite::Connection::open_in_memory()?);
-    migrate_with(&expected, &MIGRATIONS[..MIGRATIONS.len().min(version as usize)])?;
-    let sql = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
-    let tables: Vec<(String, String)> = expected.all(sql, &[], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let triggers: u32 =
         file.query_row("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'", [], |row| row.get(0))?;
     let mut find = file.prepare("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?1")?;
-    for (name, sql) in &tables {
-        let found: Vec<String> = find.query_map([name], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        if found.len() != 1 || tokens(&found[0]) != tokens(sql) {
+    for table in expected_tables(version)? {
+        let found: Vec<String> = find.query_map([&table.name], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        if found.len() != 1 || tokens(&found[0]) != table.definition {
             return Ok(false);
         }
     }
     Ok(triggers == 0)
+}
+
+struct Table {
+    name: String,
+    /// As tokens.
+    definition: Vec<String>,
+}
+
+/// Returns the tables of a version.
+fn expected_tables(version: u32) -> Result<&'static [Table], StoreErrorKind> {
+    // Creating them takes longer than the rest of opening a file.
+    static TABLES: [OnceLock<Vec<Table>>; MIGRATIONS.len() + 1] = [const { OnceLock::new() }; MIGRATIONS.len() + 1];
+    let version = MIGRATIONS.len().min(version as usize);
+    if let Some(tables) = TABLES[version].get() {
+        return Ok(tables);
+    }
+    let empty = Connection::File(rusqlite::Connection::open_in_memory()?);
+    migrate_with(&empty, &MIGRATIONS[..version])?;
+    let sql = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'";
+    let table = |row: &Row<'_>| Ok(Table { name: row.get(0)?, definition: tokens(&row.get::<String>(1)?) });
+    let tables = empty.all(sql, &[], table)?;
+    Ok(TABLES[version].get_or_init(|| tables))
 }
 
 /// The tokens of a definition. Where ALTER TABLE puts a column relative to spaces and comments depends on the version of
