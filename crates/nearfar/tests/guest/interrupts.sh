@@ -17,7 +17,11 @@ measured idle command --runs 1 --device sda --placement one-core+irq:1 -- true
 
 # Moves the disk's interrupts from CPU 1 of the placement to CPU 7 while a trial reads.
 numbers=$(nearfar map --interrupts | sed -n 's/^sda *\([0-9]*\) .*/\1/p')
-move() { wait_for sh -c 'grep -qs "[_]_worker" /proc/[0-9]*/cmdline' && usleep 200000 &&
+all_on() { for number in $numbers; do [ "$(cat "/proc/irq/$number/smp_affinity_list")" = "$1" ] || return 1; done; }
+reads() { awk '{ print $1 }' /sys/block/sda/stat; }
+has_reads() { [ "$(reads)" -ge "$1" ]; }
+# The placement is set before the trial starts, and fewer than 50 reads are made before it does.
+move() { wait_for all_on 1 && wait_for has_reads $(($(reads) + 50)) &&
     for number in $numbers; do echo 7 >"/proc/irq/$number/smp_affinity_list"; done; }
 # Moves them away and back, so that the affinity at the end is as requested.
 away() { move && usleep 500000 && for number in $numbers; do echo 1 >"/proc/irq/$number/smp_affinity_list"; done; }
@@ -32,8 +36,7 @@ for number in $numbers; do echo 0-7 >"/proc/irq/$number/smp_affinity_list"; done
 step restored masks
 nearfar --quiet measure io --runs 1 --device sda --set file=/dev/sda --set runtime=20s --placement irq:3 &
 killed=$!
-all_on_3() { for number in $numbers; do [ "$(cat "/proc/irq/$number/smp_affinity_list")" = 3 ] || return 1; done; }
-step left wait_for all_on_3
+step left wait_for all_on 3
 kill -9 $killed; wait $killed
 step restore nearfar restore --format json
 step back masks

@@ -21,7 +21,7 @@ if [ -x /bin/irqbalance ]; then
 
     nearfar --quiet measure $reads --set runtime=20s --ban-irqbalance &
     killed=$!
-    wait_for all_on_3
+    wait_for all_on 3
     kill -9 $killed; wait $killed
     step banned-left meddle banned $balancer
     step unban nearfar restore --format json
