@@ -26,7 +26,7 @@ run_lines() {
 step lines run_lines
 
 # Commands that leave their placement, and one whose memory another process moves.
-measured honest command --runs 1 -C 0 -m 0 -- meddle hold 32 3000
+measured honest command --runs 1 -C 0 -m 0 -- meddle hold 32 6000
 measured strays command --runs 1 -C 0 -- taskset 0x30 sh -c 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done'
 measured rebinds command --runs 1 -C 0 -m 0 -- meddle rebind 1 32 3000
 mkdir /ring; mount -t tmpfs tmpfs /ring
