@@ -15,13 +15,14 @@ echo $(($(cat "$group/memory.peak") - (8 << 20))) >"$group/memory.max"
 streams tight
 echo max >"$group/memory.max"
 
-sweeps() { in_group "$1" command --runs 1 -C 0 -m 0 -- held sweep 32 5000; }
-sweeps unsqueezed
+sweeps() { in_group "$1" command --runs 1 -C 0 -m 0 -- held sweep 32 "$2"; }
+sweeps unsqueezed 3000
 # A quarter of the program: if half of it were swapped out, the resident pages could be too few to be evidence.
 holds_all() { [ "$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(pidof held)/status" 2>/dev/null || echo 0)" -ge 32768 ] 2>/dev/null; }
 squeeze() { wait_for holds_all && echo $(($(cat "$group/memory.current") - (8 << 20))) >"$group/memory.max"; }
 squeeze &
-sweeps squeezed
+# Long enough for reclaim and for the faults that read the pages back.
+sweeps squeezed 10000
 wait
 swapoff /dev/swap
 
