@@ -46,6 +46,10 @@ impl SizePoint {
     fn is_within(&self, percent: f64) -> bool {
         self.ci_high.is_some_and(|high| high <= percent)
     }
+
+    fn is_slower(&self, percent: f64) -> bool {
+        self.ci_low.is_some_and(|low| low > percent)
+    }
 }
 
 impl SizeAnswer {
@@ -71,6 +75,7 @@ impl SizeAnswer {
     pub fn sentence(&self) -> String {
         let Self { program, need, within_percent, enough, saves, .. } = self;
         let swap = if is_steered(&self.points) { "" } else { " with the kernel's own swap" };
+        let is_open = self.is_open(is_steered(&self.points), *enough);
         match (enough, saves) {
             _ if self.points.is_empty() => format!("{program} uses {need}; no trial with a budget is valid"),
             _ if self.points.iter().all(|point| point.ci_high.is_none()) => {
@@ -79,12 +84,18 @@ impl SizeAnswer {
                 )
             }
             (Some(enough), Some(saves)) => format!(
-                "{program} uses {need} and needs {enough} of DRAM{swap} to be within {within_percent} % of full speed; that saves \
-                 {saves}, {:.0} % of its memory",
+                "{program} uses {need} and needs {}{enough} of DRAM{swap} to be within {within_percent} % of full speed; that \
+                 saves {saves}, {:.0} % of its memory",
+                if is_open { "at most " } else { "" },
                 100.0 * saves.0 as f64 / need.0.max(1) as f64
             ),
             (Some(enough), None) => format!(
-                "{program} uses {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM, but not with less"
+                "{program} uses {need} and is within {within_percent} % of full speed{swap} with {enough} of DRAM{}",
+                if is_open { "; whether less is sufficient is unresolved" } else { ", but not with less" },
+            ),
+            (None, _) if is_open => format!(
+                "{program} uses {need}; its runs vary too much to determine whether one of these budgets is within \
+                 {within_percent} % of full speed{swap}: more runs (-r) may show it"
             ),
             (None, _) => format!(
                 "{program} uses {need}; with none of these budgets is it within {within_percent} % of full speed{swap}"
@@ -95,10 +106,19 @@ impl SizeAnswer {
     /// Describes the budget that the kernel's own swap needs, if it was measured together with managed swap.
     pub fn plain_sentence(&self) -> Option<String> {
         let is_both = is_steered(&self.points) && self.points.iter().any(|point| !point.steered);
-        is_both.then(|| match self.enough_plain {
-            Some(enough) => format!("with the kernel's own swap it needs {enough}"),
-            None => "with the kernel's own swap none of these budgets is sufficient".into(),
+        is_both.then(|| match (self.enough_plain, self.is_open(false, self.enough_plain)) {
+            (Some(enough), false) => format!("with the kernel's own swap it needs {enough}"),
+            (Some(enough), true) => format!("with the kernel's own swap it needs at most {enough}"),
+            (None, false) => "with the kernel's own swap none of these budgets is sufficient".into(),
+            (None, true) => "with the kernel's own swap it is unresolved whether one of them is sufficient".into(),
         })
+    }
+
+    /// Whether more runs could show that a smaller budget is sufficient: the next smaller one is not shown to be slower.
+    fn is_open(&self, steered: bool, enough: Option<Bytes>) -> bool {
+        let own = self.points.iter().filter(|point| point.steered == steered);
+        let next = own.rev().find(|point| enough.is_none_or(|enough| point.dram < enough));
+        next.is_some_and(|point| !point.is_slower(self.within_percent))
     }
 }
 
@@ -285,6 +305,22 @@ mod tests {
         assert_eq!(found.enough, Some(Bytes(3 << 30)));
         let none = answer(Better::Lower, &[(1, true, 2.0, -9.0, 14.0), (2, false, 0.0, -1.0, 1.0)]);
         assert_eq!(none.enough, None, "neither a wide interval nor plain swap is sufficient");
+    }
+
+    #[test]
+    fn budgets_with_wide_intervals_are_unresolved() {
+        let wide = answer(Better::Lower, &[(8, true, 3.0, -30.0, 51.0), (8, false, -1.0, -31.0, 50.0)]);
+        assert!(wide.sentence().contains("vary too much"), "{}", wide.sentence());
+        assert!(wide.plain_sentence().expect("both").contains("unresolved"), "{:?}", wide.plain_sentence());
+        let slow = answer(Better::Lower, &[(1, true, 9.0, -5.0, 40.0), (2, true, 30.0, 20.0, 40.0)]);
+        assert!(slow.sentence().contains("with none of these budgets"), "{}", slow.sentence());
+        let steps =
+            [(1, true, 9.0, 3.0, 15.0), (2, true, 2.0, 1.0, 4.0), (1, false, 6.0, 2.0, 9.0), (2, false, 1.0, 0.0, 2.0)];
+        let some = answer(Better::Lower, &steps);
+        assert!(some.sentence().contains("needs at most 2GiB of DRAM"), "{}", some.sentence());
+        assert!(some.plain_sentence().expect("both").ends_with("needs at most 2GiB"), "{:?}", some.plain_sentence());
+        let all = answer(Better::Lower, &[(2, true, 9.0, 3.0, 15.0), (4, true, 1.0, 0.0, 2.0)]);
+        assert!(all.sentence().ends_with("whether less is sufficient is unresolved"), "{}", all.sentence());
     }
 
     #[test]
