@@ -560,7 +560,7 @@ fn missing_readiness_is_reported_during_and_after_the_wait() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains(&format!("waiting for file '{}' of the server, at most 3s", file.display())), "{stderr}");
     let expected = "not ready after 3s";
-    assert!(stdout.contains(expected) && stdout.contains("stderr: bad configuration"), "{stdout}");
+    assert!(stdout.contains(expected) && stdout.contains("last output: bad configuration"), "{stdout}");
     assert!(stdout.contains("1 trial in") && !stdout.contains("Selection data"), "{stdout}");
 }
 

@@ -184,9 +184,21 @@ impl ProcessResult {
     }
 
     fn stderr_end(&self) -> String {
-        let tail = &self.stderr[self.stderr.len().saturating_sub(QUOTED_BYTES_MAX)..];
-        String::from_utf8_lossy(tail).trim().to_owned()
+        end_of(&self.stderr)
     }
+
+    /// The end of stderr, or the last line of stdout if stderr is empty: many servers write their messages there. Empty
+    /// without any, or if only the beginning of stdout was kept.
+    fn last_output(&self) -> String {
+        match self.stderr_end() {
+            words if !words.is_empty() || self.stdout_dropped > Bytes(0) => words,
+            _ => end_of(&self.stdout).lines().last().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+fn end_of(output: &[u8]) -> String {
+    String::from_utf8_lossy(&output[output.len().saturating_sub(QUOTED_BYTES_MAX)..]).trim().to_owned()
 }
 
 impl Hinted for LaunchError {

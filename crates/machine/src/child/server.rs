@@ -81,26 +81,34 @@ pub enum ServerError {
     #[error("readiness command: {0}")]
     Check(LaunchError),
     /// It was not ready within the time limit.
-    #[error("server: not ready after {time_limit}: {missing}{stderr}")]
+    #[error("server: not ready after {time_limit}: {missing}{}", introduced(", last output: ", last_output))]
     NotReady {
         /// Description of the missing condition.
         missing: String,
         time_limit: Nanos,
-        /// The last line of stderr with an introduction; may be empty.
-        stderr: String,
+        /// The end of its output; may be empty.
+        last_output: String,
     },
     /// It ended before it was stopped.
-    #[error("server: ended {} with {stderr_tail}", if *was_ready { "before the end of the trial" } else { "before it was ready" })]
+    #[error(
+        "server: ended {} with {exit}{}",
+        if *was_ready { "before the end of the trial" } else { "before it was ready" },
+        introduced(": ", last_output)
+    )]
     Ended {
         /// Whether it had been ready.
         was_ready: bool,
         exit: Exit,
-        /// Exit status and the last line of stderr.
-        stderr_tail: String,
+        /// The end of its output; may be empty.
+        last_output: String,
     },
     /// `stop` was set before it was ready.
     #[error("server: stopped before it was ready")]
     Stopped,
+}
+
+fn introduced(introduction: &str, output: &str) -> String {
+    if output.is_empty() { String::new() } else { format!("{introduction}{output}") }
 }
 
 /// Starts a server, waits until it is ready, calls `meanwhile`, and stops the server: its process group gets SIGTERM,
@@ -170,17 +178,17 @@ fn conclude<T>(
     finished: ProcessResult,
 ) -> Result<(T, ProcessResult), ServerError> {
     if let Exit::Code(_) | Exit::Signal(_) = finished.exit {
-        let (was_ready, last_words) = (answer.is_some(), finished.stderr_tail());
-        return Err(ServerError::Ended { was_ready, exit: finished.exit, stderr_tail: last_words });
+        let (was_ready, last_output) = (answer.is_some(), finished.last_output());
+        return Err(ServerError::Ended { was_ready, exit: finished.exit, last_output });
     }
     match answer {
         Some(answer) => Ok((answer, finished)),
         None if waited == ReadinessResult::Stopped => Err(ServerError::Stopped),
-        None => {
-            let stderr = finished.stderr_end();
-            let stderr = if stderr.is_empty() { stderr } else { format!(", stderr: {stderr}") };
-            Err(ServerError::NotReady { missing: sign.missing(), time_limit: server.launch.time_limit, stderr })
-        }
+        None => Err(ServerError::NotReady {
+            missing: sign.missing(),
+            time_limit: server.launch.time_limit,
+            last_output: finished.last_output(),
+        }),
     }
 }
 

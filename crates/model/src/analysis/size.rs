@@ -105,7 +105,8 @@ impl SizeAnswer {
 
     /// Describes the budget that the kernel's own swap needs, if it was measured together with managed swap.
     pub fn plain_sentence(&self) -> Option<String> {
-        let is_both = is_steered(&self.points) && self.points.iter().any(|point| !point.steered);
+        let has_plain = self.points.iter().any(|point| !point.steered && point.ci_high.is_some());
+        let is_both = is_steered(&self.points) && has_plain;
         is_both.then(|| match (self.enough_plain, self.is_open(false, self.enough_plain)) {
             (Some(enough), false) => format!("with the kernel's own swap it needs {enough}"),
             (Some(enough), true) => format!("with the kernel's own swap it needs at most {enough}"),

@@ -179,10 +179,12 @@ fn stop_timeout_is_the_time_before_sigkill() {
 }
 
 #[test]
-fn timeout_reports_the_missing_condition_and_stderr() {
+fn timeout_reports_the_missing_condition_and_the_last_output() {
     let error = fails(&server(short(sh("echo no disk >&2; echo ready soon; exec sleep 1000")), line("^ready$")));
     assert!(error.starts_with("server: not ready after 200ms: no line of its output matches '^ready$'"), "{error}");
-    assert!(error.ends_with("stderr: no disk"), "{error}");
+    assert!(error.ends_with(", last output: no disk"), "{error}");
+    let error = fails(&server(short(sh("echo starting; echo no disk; exec sleep 1000")), line("^ready$")));
+    assert!(error.ends_with(", last output: no disk"), "stdout counts if stderr is empty: {error}");
 }
 
 #[test]
