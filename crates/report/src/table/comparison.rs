@@ -114,7 +114,7 @@ fn mean_cells(comparison: &Comparison, threads: Option<usize>, digits: Digits) -
         if comparison.baseline_of(column).is_none() {
             return GridCell::muted(if comparison.is_baseline(column) { "baseline" } else { "" });
         }
-        let Some(mean) = theirs.iter().find(|mean| mean.name == *column) else { return missing() };
+        let Some(mean) = theirs.iter().find(|mean| mean.name == *column) else { return GridCell::muted("no mean") };
         let mut cell = joined_mean(mean, digits);
         if common.is_none() {
             cell.text += &format!(", {}", held(&basis(mean)));

@@ -29,6 +29,7 @@ struct RatioOfTest<'a> {
 type RunSamples<'a> = BTreeMap<usize, &'a [f64]>;
 
 /// Returns the mean over all tests of each column, then those over the tests of each thread count with several tests.
+/// Where others have several tests, a column with one has no mean: it would only repeat the row of the test.
 pub(super) fn geomeans(
     rows: &[MeasuredRow<'_>],
     compared: &[(&str, &str)],
@@ -38,6 +39,9 @@ pub(super) fn geomeans(
         rows.iter().filter(|measured| measured.row.main && !measured.is_outside_means()).collect();
     let mut means: Vec<GeomeanChange> =
         compared.iter().filter_map(|pair| geomean(&main, *pair, None, history)).collect();
+    if means.iter().any(|mean| mean.tests > 1) {
+        means.retain(|mean| mean.tests > 1);
+    }
     let counts: BTreeSet<usize> = main.iter().filter_map(|measured| measured.row.threads).collect();
     for threads in counts.iter().filter(|_| counts.len() > 1) {
         let theirs: Vec<&MeasuredRow<'_>> =

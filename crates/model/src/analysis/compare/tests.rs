@@ -149,6 +149,18 @@ fn geometric_mean_inverts_metrics_to_minimise() {
     assert!((comparison.geomean[0].change_percent - 100.0).abs() < 1e-6, "{:?}", comparison.geomean);
 }
 
+#[test]
+fn columns_with_one_of_several_tests_have_no_mean() {
+    let record = record("a", &[], None);
+    let steady = |value: f64| (0..8).map(|i| value * (1.0 + 0.001 * f64::from(i))).collect::<Vec<_>>();
+    let cells = [("a", "kernel"), ("a", "fast"), ("a", "rare"), ("b", "kernel"), ("b", "fast")];
+    let cells = cells.map(|(test, placement)| cell(test, placement, Better::Higher, &steady(100.0)));
+    let finding = finding(cells.to_vec());
+    let compared = compare(&[ComparedRun { record: &record, finding: &finding }], &By::Placement, None).unwrap();
+    let means: Vec<_> = compared.geomean.iter().map(|mean| (mean.name.as_str(), mean.tests)).collect();
+    assert_eq!(means, [("fast", 2)], "the mean of one test would repeat its row");
+}
+
 /// As in a comparison of two boots: changes per test with one and four threads, and the mean of each.
 #[test]
 fn thread_counts_with_several_tests_have_separate_means() {
