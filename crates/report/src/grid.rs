@@ -4,7 +4,7 @@ use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle, Width,
 };
 
-use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
 
 /// A rule below the header and spaces between columns, no other lines.
 const STYLE: TableStyle = TableStyle::new()
@@ -12,8 +12,8 @@ const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .content_lines(ContentLineStyle::none());
 
-/// Width to which text columns shrink if not even the longest words fit.
-const COLUMN_WIDTH_MIN: usize = 6;
+/// Width to which text columns shrink if not even the longest words fit. Where these do not fit either, rows are cards.
+const COLUMN_WIDTH_MIN: usize = 12;
 const SPACE: usize = 2;
 /// Marks the first row below a heading until the heading is written there; it has width zero.
 const HEADED: char = '\u{206c}';
@@ -147,12 +147,55 @@ impl Grid {
 
     /// For the terminal, with a final line feed.
     pub(crate) fn terminal(&self, style: &TextStyle) -> String {
+        match self.word_widths(style.width) {
+            Some(words) => self.table(&words, style),
+            None => self.cards(style),
+        }
+    }
+
+    /// Each row as a paragraph below its first cell, for terminals that are too narrow for the table.
+    fn cards(&self, style: &TextStyle) -> String {
+        let mut headings = self.headings.iter().peekable();
+        let indent = if self.headings.is_empty() { "" } else { "  " };
+        let mut lines = Vec::new();
+        let mut add = |text: &str, indent: &str| {
+            let width = style.width.saturating_sub(indent.len());
+            lines.extend(wrapped(text, width, width).into_iter().map(|line| format!("{indent}{line}")));
+        };
+        for (index, row) in self.rows.iter().enumerate() {
+            while let Some((_, heading)) = headings.next_if(|(at, _)| *at == index) {
+                add(&with_symbol(heading, Tone::Strong), "");
+            }
+            let Some((first, others)) = row.split_first() else { continue };
+            if !first.text.is_empty() {
+                add(&with_symbol(&first.text, first.tone), indent);
+            }
+            let titled = self.columns.iter().skip(1).zip(others).filter(|(_, cell)| !cell.text.is_empty());
+            let titled: Vec<String> = titled
+                .map(|(column, cell)| match column.title.as_str() {
+                    "" => with_symbol(&cell.text, cell.tone),
+                    title => {
+                        format!(
+                            "{} {}",
+                            with_symbol(&format!("{title}:"), Tone::Quiet),
+                            with_symbol(&cell.text, cell.tone)
+                        )
+                    }
+                })
+                .collect();
+            if !titled.is_empty() {
+                add(&titled.join("; "), &format!("{indent}  "));
+            }
+        }
+        format!("{}\n", finished(&lines.join("\n"), style))
+    }
+
+    fn table(&self, words: &[usize], style: &TextStyle) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(style.width.min(usize::from(u16::MAX)) as u16);
         table.set_header(self.columns.iter().map(|column| with_symbol(&column.title, Tone::Strong)));
         table.add_rows(self.rows.iter().enumerate().map(|(index, row)| self.terminal_row(index, row)));
-        let words = self.word_widths(style.width);
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, shown)) in self.columns.iter().zip(table.column_iter_mut()).enumerate() {
             // The junction counts as the separator of two columns.
@@ -193,8 +236,9 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// The width of the longest word in each column, or less if they do not all fit.
-    fn word_widths(&self, width: usize) -> Vec<usize> {
+    /// The width of the longest word in each column, or less if they do not all fit; `None` if the columns would become too
+    /// narrow to be read.
+    fn word_widths(&self, width: usize) -> Option<Vec<usize>> {
         let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
         let column = |index: usize, column: &GridColumn| {
             let cells = self.rows.iter().map(|row| &row[index].text);
@@ -215,7 +259,7 @@ impl Grid {
             widths.iter().zip(&self.columns).map(bound).collect()
         };
         let bounds = [usize::MAX, COLUMN_WIDTH_MIN].map(bounded);
-        bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= space).unwrap_or_else(|| bounded(1))
+        bounds.into_iter().find(|bounds| bounds.iter().sum::<usize>() <= space)
     }
 
     /// As a Markdown table (GitHub).
@@ -296,6 +340,21 @@ mod tests {
         let html = grid.html("x & y");
         assert!(html.contains("<caption>x &amp; y</caption>") && html.contains("<th scope=\"col\">a&lt;b</th>"));
         assert!(html.contains("<td>&lt;script&gt;&quot;&amp;</td>"), "{html}");
+    }
+
+    #[test]
+    fn rows_are_cards_on_terminals_that_are_too_narrow_for_the_table() {
+        let mut grid = Grid::new(&["placement", "threads", "95 % interval", "trials"]).numbers(&["threads"]);
+        grid = grid.holding(CellKind::Word, &["95 % interval"]);
+        grid.heading("stream: triad in MB/s");
+        for row in [["cores-one-l3", "2", "16283 to 18292", "all valid"], ["", "3", "", "1 suspect"]] {
+            grid.rows.push(row.iter().map(|text| GridCell::plain(text)).collect());
+        }
+        let at = |width| grid.terminal(&TextStyle { width, ascii: false, colour: false });
+        assert!(at(60).starts_with("placement"), "{}", at(60));
+        let cards = "stream: triad in MB/s\n  cores-one-l3\n    threads: 2; 95 % interval:\n    16283 to 18292; trials: all\n    \
+                     valid\n    threads: 3; trials: 1 suspect\n";
+        assert_eq!(at(33), cards);
     }
 
     #[test]
