@@ -150,8 +150,10 @@ pub fn named_commands(
         return Err(CliError::usage(format!("a command before or after {NEXT_COMMAND} is empty")));
     }
     if names.len() > commands.len() {
-        let count = commands.len();
-        return Err(CliError::usage(format!("--command-name: {} names for {count} commands", names.len())));
+        let commands = if let [_] = commands[..] { "1 command".into() } else { format!("{} commands", commands.len()) };
+        let problem =
+            format!("--command-name: {} names for {commands}: {NEXT_COMMAND} separates commands", names.len());
+        return Err(CliError::usage(problem));
     }
     let mut named = Vec::new();
     for (number, command) in commands.iter().enumerate() {

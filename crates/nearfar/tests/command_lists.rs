@@ -104,7 +104,7 @@ fn invalid_lists_are_usage_errors() {
         (&["measure", "command", "-L", "a", "1", "--", "true"], "no command contains {a}"),
         (&["measure", "command", "-L", "cpus", "1", "--", "echo", "{cpus}"], "is a placeholder for a value"),
         (&["measure", "command", "-P", "a", "2", "1", "--", "echo", "{a}"], "--parameter-scan: the range 2 to 1"),
-        (&["measure", "command", "-n", "a", "-n", "b", "--", "true"], "2 names for 1 commands"),
+        (&["measure", "command", "-n", "a", "-n", "b", "--", "true"], "2 names for 1 command: ::: separates"),
         (&["measure", "command", "--min-runs", "5", "--max-runs", "4", "--", "true"], "is larger than"),
         (&["measure", "command", "--", "true", ":::"], "is empty"),
     ] {
