@@ -7,7 +7,7 @@ NEARFAR = target/release/nearfar
 CARGO ?= cargo
 # All optional features but MPI, and the dependencies of these features without their code (crates/nearfar/Cargo.toml): the
 # crates with features, store and nearfar, are checked with both.
-FEATURES = nearfar/s3,nearfar/postgres
+CHECKED = nearfar/s3,nearfar/postgres
 DEPENDENCIES = nearfar/dependencies
 # The command of `make guest`; exported, so that it may contain quotes.
 export CMD ?= nearfar map
@@ -32,9 +32,9 @@ check: ## formatting, lints, documentation, external crates, wording, spelling, 
 	@scripts/setup check
 	@$(CARGO) fmt --all --check
 	@rustfmt --check --edition 2024 crates/workloads/src/kernels/unixbench/program/*.rs
-	@$(CARGO) clippy --workspace --all-targets --features $(FEATURES) --quiet -- -D warnings
+	@$(CARGO) clippy --workspace --all-targets --features $(CHECKED) --quiet -- -D warnings
 	@$(CARGO) clippy -p store -p nearfar --all-targets --features $(DEPENDENCIES) --quiet -- -D warnings
-	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(FEATURES) --no-deps --quiet --document-private-items
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --features $(CHECKED) --no-deps --quiet --document-private-items
 	@scripts/check-house
 	@scripts/check-crates
 	@scripts/check-words
