@@ -104,7 +104,12 @@ pub fn in_words(
 
 /// A column's name without its context: numbers of threads get their noun.
 pub(crate) fn column(comparison: &Comparison, name: &str) -> String {
-    let threads = Some(&comparison.by).filter(|by| *by == "threads").and_then(|_| name.parse().ok());
+    column_by(&comparison.by, name)
+}
+
+/// The same for a column of the dimension `by`.
+pub(crate) fn column_by(by: &str, name: &str) -> String {
+    let threads = Some(by).filter(|by| *by == "threads").and_then(|_| name.parse().ok());
     threads.map_or_else(|| clean(name), thread_count)
 }
 

@@ -5,6 +5,7 @@ use askama::Template;
 use model::import::unixbench::{Index, IndexGroup, IndexTable, TESTS};
 
 use crate::axis::Axis;
+use crate::claim_text::column_by;
 use crate::figure_style::{DARK, FigureStyle, LIGHT, Palette};
 use crate::number::signed_percent;
 use crate::stamp;
@@ -99,7 +100,7 @@ fn bars(table: &IndexTable, group: &IndexGroup, axis: &Axis, y: &mut f64) -> Bar
     let bar = |(column, index): (&String, &Option<Index>)| {
         let index = (*index)?;
         let width = axis.share(index.value) * (RIGHT - LEFT);
-        let (top, name) = (*y + (LINE_HEIGHT - BAR_HEIGHT) / 2.0, clean(column));
+        let (top, name) = (*y + (LINE_HEIGHT - BAR_HEIGHT) / 2.0, column_by(&table.by, column));
         let middle = *y + LINE_HEIGHT / 2.0;
         *y += LINE_HEIGHT;
         Some(Bar {

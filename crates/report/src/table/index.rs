@@ -4,6 +4,7 @@
 use model::import::unixbench::{Index, IndexGroup, IndexTable, ScoreIndex, TESTS, TestIndex};
 
 use super::{csv_number, csv_text};
+use crate::claim_text::column_by;
 use crate::grid::{Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::{signed_percent, significant};
 use crate::stamp;
@@ -93,8 +94,9 @@ pub(crate) fn caption(table: &IndexTable, group: &IndexGroup) -> String {
 
 /// One row per test with its indices, and one for the total index.
 pub(crate) fn index_grid(table: &IndexTable, group: &IndexGroup) -> Grid {
+    let columns: Vec<String> = table.columns.iter().map(|column| column_by(&table.by, column)).collect();
     let mut titles = vec!["test", "baseline"];
-    titles.extend(table.columns.iter().map(String::as_str));
+    titles.extend(columns.iter().map(String::as_str));
     let mut grid = Grid::new(&titles);
     for test in &group.tests {
         let mut cells = vec![
