@@ -193,6 +193,24 @@ fn root_without_a_capability_gets_its_name() {
     }
 }
 
+#[test]
+fn budget_ends_the_run_and_small_sizes_are_raised_once() {
+    let name = "budget_ends_the_run_and_small_sizes_are_raised_once";
+    let setup = Setup::new();
+    let options = ["size", "--dram", "1%,2%,100%", "--engine", "kernel", "-r", "1000", "--budget", "1s"];
+    let measured = setup.nearfar(&[&options[..], &["--format", "json", "--"], &HOLDS].concat());
+    let messages = utf8(&measured.stderr);
+    if !matches!(measured.status.code(), Some(0 | 3)) {
+        return println!("skipped: {name}: {}", messages.trim());
+    }
+    assert!(messages.contains("budgets below the minimum of 8MiB are raised to it: 1%, 2%\n"), "{messages}");
+    assert!(messages.contains("the budget of 1s is used up"), "{messages}");
+    let result: serde_json::Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+    let sizes: Vec<u64> =
+        result["points"].as_array().into_iter().flatten().filter_map(|it| it["dram"].as_u64()).collect();
+    assert_eq!((sizes.len(), sizes[0]), (2, 8 << 20), "{result:#}");
+}
+
 /// A server that allocates 48 MiB, and a load that allocates 200 MiB and prints a rate.
 #[test]
 fn server_has_the_limit_and_the_metric_is_that_of_its_load() {

@@ -1,5 +1,7 @@
 //! The size of a command: its speed with each of several DRAM budgets.
 
+use std::fmt;
+
 use model::analysis::compare::{ComparedRun, planned};
 use model::analysis::place::{MetricLabel, Objective};
 use model::analysis::size::{SizeAnswer, need_of};
@@ -39,6 +41,8 @@ pub struct SizeRequest {
     /// Maximum slowdown for a budget to be large enough.
     pub within_percent: f64,
     pub repetitions: u32,
+    /// Time after which no further block begins; `None` for all repetitions.
+    pub time_budget: Option<Nanos>,
     pub warmup: u32,
     pub time_limit: Nanos,
 }
@@ -48,6 +52,15 @@ pub enum SizeBudget {
     Bytes(Bytes),
     /// Share of the peak memory without a limit.
     Share(f64),
+}
+
+impl fmt::Display for SizeBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => bytes.fmt(f),
+            Self::Share(share) => write!(f, "{}%", 100.0 * share),
+        }
+    }
 }
 
 impl SizeBudget {
@@ -71,7 +84,11 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
     let trial = unlimited.trial("", 0, 0, Role::Warmup, 0, 0);
     let need = lab::real::required(&trial, &far_site(), &guard.stop, message::waiting(session.quiet()))
         .map_err(|status| peak_error(&status))?;
-    let plan = plan(request, &target, placements(request, need), need)?;
+    let sizes = sizes(request, need);
+    if !session.quiet() && !sizes.raised.is_empty() {
+        message!("budgets below the minimum of {} are raised to it: {}", farmem::DRAM_MIN, sizes.raised.join(", "));
+    }
+    let plan = plan(request, &target, sizes.placements, need)?;
     check(&plan, &target)?;
     complete(session, guard, &target, plan, &ResumeRule::Fresh)
 }
@@ -121,6 +138,9 @@ fn plan(request: &SizeRequest, target: &TargetMachine, placements: Vec<String>, 
     plan.experiment = experiment(program);
     plan.question = format!("How much DRAM does {program} need to be within {within_percent} % of full speed?");
     plan.size = Some(SizePlan { need, within_percent });
+    if let Some(budget) = request.time_budget {
+        (plan.repeat.budget, plan.budget_wins) = (budget, true);
+    }
     plan.command.clone_from(&request.session.argv);
     Ok(plan)
 }
@@ -134,16 +154,30 @@ fn specs(request: &SizeRequest) -> Vec<WorkloadSpec> {
     workloads::specs().into_iter().map(main_first).collect()
 }
 
-/// Returns the names of the placements: without a budget, then each budget with each engine.
-fn placements(request: &SizeRequest, need: Bytes) -> Vec<String> {
-    let mut names = vec![BASELINE.to_string()];
+/// The placements to measure.
+struct Sizes {
+    /// Names of the placements: without a budget, then each budget with each engine.
+    placements: Vec<String>,
+    /// The given budgets below [`farmem::DRAM_MIN`], which is measured instead.
+    raised: Vec<String>,
+}
+
+fn sizes(request: &SizeRequest, need: Bytes) -> Sizes {
+    let (mut placements, mut raised) = (vec![BASELINE.to_string()], Vec::new());
     for budget in &request.budgets {
         let dram = budget.resolve(need).max(farmem::DRAM_MIN);
-        let budgets = request.steered.iter().map(|steered| DramBudget { dram, steered: *steered, compressed: false });
-        names.extend(budgets.map(|budget| format!("{BASELINE}+{}", budget.exact_name())));
+        if budget.resolve(need) < dram {
+            raised.push(budget.to_string());
+        }
+        for steered in request.steered {
+            let budget = DramBudget { dram, steered: *steered, compressed: false };
+            let name = format!("{BASELINE}+{}", budget.exact_name());
+            if !placements.contains(&name) {
+                placements.push(name);
+            }
+        }
     }
-    names.dedup();
-    names
+    Sizes { placements, raised }
 }
 
 /// Returns the name of the experiment that measures a program.

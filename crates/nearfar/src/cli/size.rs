@@ -22,6 +22,9 @@ pub struct SizeArgs {
     pub number: MetricArgs,
     #[command(flatten)]
     pub repeats: RepetitionArgs,
+    /// Time after which no further block begins; a block is one trial of each size [default: unlimited]
+    #[arg(long, value_name = "DURATION")]
+    pub budget: Option<String>,
     /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: TextOrJson,

@@ -40,6 +40,7 @@ fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError
         label: metric_label(&args.number)?,
         within_percent: 100.0 * share,
         time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
+        time_budget: args.budget.as_ref().map(|text| requests::duration("--budget", text)).transpose()?,
         budgets: args.dram.iter().map(|text| budget(text)).collect::<Result<_, _>>()?,
         steered: match args.engine {
             Engines::Steered => &[true],
