@@ -54,7 +54,7 @@ pub(super) fn parameters() -> [Parameter; 12] {
         smoke: None,
     };
     [
-        number("scale", "2^scale vertices; each increment doubles the memory", 1, 31, "20", Some("10")),
+        number("scale", "2^scale vertices; each increment doubles the memory", 1, 31, "20", Some("12")),
         number("edge-factor", "edges per vertex; the Graph500 has 16", 1, 65_536, "16", None),
         number("roots", "number of searches; the Graph500 runs 64", 1, 4096, "64", None),
         word(

@@ -17,6 +17,7 @@ fn samples_cover_all_searches() {
     for (threads, isa) in [(1, "auto"), (2, "plain"), (3, "auto")] {
         let mut job = TrialContext { threads, ..job_for_tests("bfs") };
         set(&mut job, "isa", isa);
+        set(&mut job, "scale", "10");
         let run_or_skip = run(&job).unwrap();
         check_smoke("bfs", &run_or_skip);
         assert_eq!(run_or_skip.pages.values().sum::<u64>() > 0, can_query_pages());
