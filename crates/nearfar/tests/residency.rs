@@ -249,7 +249,7 @@ fn files_of_a_command_are_dropped_from_the_page_cache() {
         let store = dir.path().join(format!("{state}.db")).display().to_string();
         let set = format!("page-cache={state}");
         let file = data.display().to_string();
-        let measure = ["--store", &store, "measure", "command", "-r", "3", "--set", &set];
+        let measure = ["--store", &store, "measure", "command", "--wait", "-r", "3", "--set", &set];
         let measured = nearfar(&[&measure[..], &["--", "sh", "-c", script, &file]].concat());
         assert!(measured.status.success(), "{}", stderr(&measured));
         let shown = nearfar(&["--store", &store, "show", "--trials", "--format", "json"]);
