@@ -47,6 +47,11 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     percent.map(|percent| percent / 100.0).ok_or_else(|| format!("'{text}' is not a percentage between 0% and 100%"))
 }
 
+/// Returns a fraction in percent, as it was typed: 0.07 is 7, not 7.000000000000001.
+pub fn share_percent(share: f64) -> f64 {
+    (1e6 * share).round() / 1e4
+}
+
 impl Bytes {
     /// Parses `4096`, `64KiB`, `1.5GiB`, `10MB`; a bare letter (`64k`) is binary.
     pub fn parse(text: &str) -> Result<Self, String> {

@@ -12,7 +12,7 @@ use model::values::plan::{Plan, SizePlan};
 use model::values::program::program_name;
 use model::values::record::RunSummary;
 use model::values::trial::{Role, TrialStatus};
-use model::values::units::{Bytes, Nanos};
+use model::values::units::{Bytes, Nanos, share_percent};
 use model::values::workload::WorkloadSpec;
 use store::Store;
 
@@ -41,7 +41,7 @@ pub struct SizeRequest {
     /// Maximum slowdown for a budget to be large enough.
     pub within_percent: f64,
     pub repetitions: u32,
-    /// Time after which no further block begins; `None` for all repetitions.
+    /// No new block starts after this time; `None` for no limit.
     pub time_budget: Option<Nanos>,
     pub warmup: u32,
     pub time_limit: Nanos,
@@ -58,7 +58,7 @@ impl fmt::Display for SizeBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => bytes.fmt(f),
-            Self::Share(share) => write!(f, "{}%", 100.0 * share),
+            Self::Share(share) => write!(f, "{}%", share_percent(*share)),
         }
     }
 }
@@ -158,20 +158,21 @@ fn specs(request: &SizeRequest) -> Vec<WorkloadSpec> {
 struct Sizes {
     /// Names of the placements: without a budget, then each budget with each engine.
     placements: Vec<String>,
-    /// The given budgets below [`farmem::DRAM_MIN`], which is measured instead.
+    /// Requested budgets below the minimum, [`farmem::DRAM_MIN`], which is measured instead.
     raised: Vec<String>,
 }
 
 fn sizes(request: &SizeRequest, need: Bytes) -> Sizes {
     let (mut placements, mut raised) = (vec![BASELINE.to_string()], Vec::new());
     for budget in &request.budgets {
-        let dram = budget.resolve(need).max(farmem::DRAM_MIN);
-        if budget.resolve(need) < dram {
+        let given = budget.resolve(need);
+        if given < farmem::DRAM_MIN {
             raised.push(budget.to_string());
         }
+        let dram = given.max(farmem::DRAM_MIN);
         for steered in request.steered {
-            let budget = DramBudget { dram, steered: *steered, compressed: false };
-            let name = format!("{BASELINE}+{}", budget.exact_name());
+            let name = DramBudget { dram, steered: *steered, compressed: false }.exact_name();
+            let name = format!("{BASELINE}+{name}");
             if !placements.contains(&name) {
                 placements.push(name);
             }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use model::analysis::place::Objective;
 use model::values::program::program_name;
-use model::values::units::{Bytes, Nanos, parse_share};
+use model::values::units::{Bytes, Nanos, parse_share, share_percent};
 
 use crate::app::size::{SizeBudget, SizeRequest, answer, size};
 use crate::cli::{Engines, GlobalArgs, SizeArgs, TextOrJson};
@@ -38,7 +38,7 @@ fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError
         parameters: parameters.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         objective: metric_objective(&args.number).unwrap_or(Objective::WallTime),
         label: metric_label(&args.number)?,
-        within_percent: 100.0 * share,
+        within_percent: share_percent(share),
         time_limit: Nanos::parse(&args.repeats.time_limit).map_err(CliError::usage)?,
         time_budget: args.budget.as_ref().map(|text| requests::duration("--budget", text)).transpose()?,
         budgets: args.dram.iter().map(|text| budget(text)).collect::<Result<_, _>>()?,
