@@ -12,7 +12,7 @@ const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .content_lines(ContentLineStyle::none());
 
-/// Width to which text columns shrink if not even the longest words fit. Where these do not fit either, rows are cards.
+/// Minimum width of a text column with longer words. If the columns still do not fit, each row becomes a paragraph.
 const COLUMN_WIDTH_MIN: usize = 12;
 const SPACE: usize = 2;
 /// Marks the first row below a heading until the heading is written there; it has width zero.
@@ -149,12 +149,12 @@ impl Grid {
     pub(crate) fn terminal(&self, style: &TextStyle) -> String {
         match self.word_widths(style.width) {
             Some(words) => self.table(&words, style),
-            None => self.cards(style),
+            None => self.paragraphs(style),
         }
     }
 
-    /// Each row as a paragraph below its first cell, for terminals that are too narrow for the table.
-    fn cards(&self, style: &TextStyle) -> String {
+    /// One paragraph per row, below the first cell, for terminals that are too narrow for a table.
+    fn paragraphs(&self, style: &TextStyle) -> String {
         let mut headings = self.headings.iter().peekable();
         let indent = if self.headings.is_empty() { "" } else { "  " };
         let mut lines = Vec::new();
@@ -170,21 +170,10 @@ impl Grid {
             if !first.text.is_empty() {
                 add(&with_symbol(&first.text, first.tone), indent);
             }
-            let titled = self.columns.iter().skip(1).zip(others).filter(|(_, cell)| !cell.text.is_empty());
-            let titled: Vec<String> = titled
-                .map(|(column, cell)| match column.title.as_str() {
-                    "" => with_symbol(&cell.text, cell.tone),
-                    title => {
-                        format!(
-                            "{} {}",
-                            with_symbol(&format!("{title}:"), Tone::Quiet),
-                            with_symbol(&cell.text, cell.tone)
-                        )
-                    }
-                })
-                .collect();
-            if !titled.is_empty() {
-                add(&titled.join("; "), &format!("{indent}  "));
+            let filled = self.columns.iter().skip(1).zip(others).filter(|(_, cell)| !cell.text.is_empty());
+            let filled: Vec<String> = filled.map(|(column, cell)| titled(&column.title, cell)).collect();
+            if !filled.is_empty() {
+                add(&filled.join("; "), &format!("{indent}  "));
             }
         }
         format!("{}\n", finished(&lines.join("\n"), style))
@@ -236,8 +225,8 @@ impl Grid {
         lines.join("\n")
     }
 
-    /// The width of the longest word in each column, or less if they do not all fit; `None` if the columns would become too
-    /// narrow to be read.
+    /// The width of the longest word in each column, or less if they do not all fit; `None` if the columns would be too
+    /// narrow to read.
     fn word_widths(&self, width: usize) -> Option<Vec<usize>> {
         let longest = |text: &str| text.split(' ').map(|word| word.chars().count()).max().unwrap_or(0);
         let column = |index: usize, column: &GridColumn| {
@@ -273,6 +262,12 @@ impl Grid {
         }
         out
     }
+}
+
+/// A cell outside of its column, with the title of the column.
+fn titled(title: &str, cell: &GridCell) -> String {
+    let text = with_symbol(&cell.text, cell.tone);
+    if title.is_empty() { text } else { format!("{} {text}", with_symbol(&format!("{title}:"), Tone::Quiet)) }
 }
 
 impl Grid {
@@ -343,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_cards_on_terminals_that_are_too_narrow_for_the_table() {
+    fn rows_are_paragraphs_on_terminals_that_are_too_narrow_for_a_table() {
         let mut grid = Grid::new(&["placement", "threads", "95 % interval", "trials"]).numbers(&["threads"]);
         grid = grid.holding(CellKind::Word, &["95 % interval"]);
         grid.heading("stream: triad in MB/s");
@@ -352,9 +347,9 @@ mod tests {
         }
         let at = |width| grid.terminal(&TextStyle { width, ascii: false, colour: false });
         assert!(at(60).starts_with("placement"), "{}", at(60));
-        let cards = "stream: triad in MB/s\n  cores-one-l3\n    threads: 2; 95 % interval:\n    16283 to 18292; trials: all\n    \
+        let paragraphs = "stream: triad in MB/s\n  cores-one-l3\n    threads: 2; 95 % interval:\n    16283 to 18292; trials: all\n    \
                      valid\n    threads: 3; trials: 1 suspect\n";
-        assert_eq!(at(33), cards);
+        assert_eq!(at(33), paragraphs);
     }
 
     #[test]

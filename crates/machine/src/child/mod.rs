@@ -187,8 +187,8 @@ impl ProcessResult {
         end_of(&self.stderr)
     }
 
-    /// The end of stderr, or the last line of stdout if stderr is empty: many servers write their messages there. Empty
-    /// without any, or if only the beginning of stdout was kept.
+    /// Returns the end of stderr or, if stderr is empty, the last line of stdout, to which many servers write their
+    /// messages. Returns an empty text if there is no output, or if the end of stdout was not kept.
     fn last_output(&self) -> String {
         match self.stderr_end() {
             words if !words.is_empty() || self.stdout_dropped > Bytes(0) => words,

@@ -115,7 +115,7 @@ impl SizeAnswer {
         })
     }
 
-    /// Whether more runs could show that a smaller budget is sufficient: the next smaller one is not shown to be slower.
+    /// Whether a smaller budget may be sufficient, too: the interval of the next smaller one does not exclude it.
     fn is_open(&self, steered: bool, enough: Option<Bytes>) -> bool {
         let own = self.points.iter().filter(|point| point.steered == steered);
         let next = own.rev().find(|point| enough.is_none_or(|enough| point.dram < enough));

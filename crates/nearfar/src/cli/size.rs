@@ -22,7 +22,7 @@ pub struct SizeArgs {
     pub number: MetricArgs,
     #[command(flatten)]
     pub repeats: RepetitionArgs,
-    /// Time after which no further block begins; a block is one trial of each size [default: unlimited]
+    /// Start no new block after this time; a block is one trial of each size [default: no limit]
     #[arg(long, value_name = "DURATION")]
     pub budget: Option<String>,
     /// Output format

@@ -21,8 +21,8 @@ sweeps unsqueezed 3000
 holds_all() { [ "$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$(pidof held)/status" 2>/dev/null || echo 0)" -ge 32768 ] 2>/dev/null; }
 squeeze() { wait_for holds_all && echo $(($(cat "$group/memory.current") - (8 << 20))) >"$group/memory.max"; }
 squeeze &
-# Without reading ahead, each page that is read back is a fault, however slow the emulation is. Long enough for reclaim and
-# for these faults.
+# Without swap readahead, every page that is read back is a major fault, so that even a slow emulation has enough of them
+# per second. The sweep is long enough for reclaim and for these faults.
 echo 0 >/proc/sys/vm/page-cluster
 sweeps squeezed 10000
 wait

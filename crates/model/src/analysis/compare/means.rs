@@ -29,7 +29,7 @@ struct RatioOfTest<'a> {
 type RunSamples<'a> = BTreeMap<usize, &'a [f64]>;
 
 /// Returns the mean over all tests of each column, then those over the tests of each thread count with several tests.
-/// Where others have several tests, a column with one has no mean: it would only repeat the row of the test.
+/// If any column has several tests, those with one test have no mean: it would repeat the row of that test.
 pub(super) fn geomeans(
     rows: &[MeasuredRow<'_>],
     compared: &[(&str, &str)],
