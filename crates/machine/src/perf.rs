@@ -54,17 +54,21 @@ const FLAG_CLOEXEC: c_ulong = 1 << 3;
 /// `perf_event_open(2)` for the calling thread and, with the flag `inherit`, its future children; on one CPU or on all.
 /// ENOENT means that the hardware or the hypervisor lacks the event, EACCES that `perf_event_paranoid` forbids it.
 pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
+    open_for(0, event, cpu)
+}
+
+/// The same for the first thread of a process, or 0 for the calling thread.
+fn open_for(pid: u32, event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
     let PerfEvent { kind, config, sample_period, sample_type, flags, wakeup } = *event;
     let size = size_of::<PerfEventAttr>() as u32;
     let attr =
         PerfEventAttr { kind, size, config, sample_period, sample_type, flags, wakeup, ..PerfEventAttr::default() };
-    // SAFETY: the kernel reads attr.size bytes of a live struct; 0 is the calling thread, and -1 means any
-    // CPU and no group.
+    // SAFETY: the kernel reads attr.size bytes of a live struct; -1 means any CPU and no group.
     let fd = checked(|| unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             ptr::from_ref(&attr),
-            0 as c_int,
+            pid as c_int,
             cpu.unwrap_or(-1),
             -1 as c_int,
             FLAG_CLOEXEC,
@@ -81,19 +85,17 @@ const PERF_FROM_EXEC_ON: u64 = 1 | 1 << 1 | 1 << 12;
 /// Bits of `perf_event_attr`: `exclude_kernel`, `exclude_hv`.
 const PERF_USER_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// `perf_event_open(2)`: counts CPU migrations of all processes that this thread forks afterwards, from their exec on,
-/// including their threads and children, but not those of the calling thread. Read with [`read_counter`].
-pub(crate) fn open_migration_counter() -> io::Result<OwnedFd> {
-    open_counter(TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON)
+/// `perf_event_open(2)`: counts CPU migrations of all processes that a process of one thread creates afterwards, from
+/// their exec on, including their threads and children, but not its own. Read with [`read_counter`].
+pub(crate) fn open_migration_counter(pid: u32) -> io::Result<OwnedFd> {
+    let (kind, config, flags) = (TYPE_SOFTWARE, PERF_COUNT_SW_CPU_MIGRATIONS, PERF_FROM_EXEC_ON);
+    open_for(pid, &PerfEvent { kind, config, flags, ..PerfEvent::default() }, None)
 }
 
 /// `perf_event_open(2)`: counts the cycles of the calling thread in user mode. Fails with ENOENT if the hardware or the
 /// hypervisor has no counter, and with EACCES if `perf_event_paranoid` forbids it.
 pub(crate) fn open_cycle_counter() -> io::Result<OwnedFd> {
-    open_counter(TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY)
-}
-
-fn open_counter(kind: u32, config: u64, flags: u64) -> io::Result<OwnedFd> {
+    let (kind, config, flags) = (TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, PERF_USER_ONLY);
     open(&PerfEvent { kind, config, flags, ..PerfEvent::default() }, None)
 }
 

@@ -376,7 +376,7 @@ pub(crate) fn parent_id() -> u32 {
 }
 
 /// Makes this process and its children the first candidates of the OOM killer, so that it spares the monitoring
-/// process, which stores the failure of the trial. May be called between fork and exec.
+/// process, which stores the failure of the trial. May be called between vfork and exec.
 pub(crate) fn set_oom_score_max() {
     // SAFETY: open, write and close take literals that end with a zero byte and a descriptor of this process. Errors
     // are ignored: the score then keeps its default.

@@ -9,6 +9,7 @@ mod server;
 mod shared;
 mod spawn;
 mod start;
+mod starter;
 mod stops;
 mod wait;
 
@@ -424,12 +425,12 @@ enum Counter {
 }
 
 impl Counter {
-    /// Opens counters for processes that this thread forks from now on.
+    /// Opens counters for the trials that this thread starts from now on.
     fn open(migrations: Migrations) -> Self {
         if migrations == Migrations::Sampled {
             return Self::NotAsked;
         }
-        match perf::open_migration_counter() {
+        match start::starter_pid().and_then(perf::open_migration_counter) {
             Ok(counter) => Self::Open(counter),
             Err(error) => Self::Unavailable(format!("perf_event_open: {error}")),
         }

@@ -2,10 +2,11 @@
 //! instruction.
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,7 +16,7 @@ use rustix::fs::MemfdFlags;
 use rustix::pipe::PipeFlags;
 
 use super::shared::Shared;
-use super::spawn::{self, Program};
+use super::starter::{Program, Starter, Steps};
 use super::{LaunchError, SpawnSpec};
 use crate::affinity;
 use crate::mempolicy::{self, PolicyCode};
@@ -56,19 +57,11 @@ pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet, follower: Option<&File>) 
     let (stdout, output) = pipe().map_err(|error| refused("create a pipe", error))?;
     let (stderr, errors) = pipe().map_err(|error| refused("create a pipe", error))?;
     let stdin = stdin(&launch.stdin).map_err(|error| refused("create a standard input", error))?;
-    let prepared = prepare(launch, [stdin, output, errors]).map_err(|error| refused("pass the arguments", error))?;
-    let entrance = launch.entrance.as_ref().map(AsRawFd::as_raw_fd);
-    let follower = follower.map(AsRawFd::as_raw_fd);
-    let steps = PreExec { parent: std::process::id(), mask, policy, entrance, follower };
-    let shared = Shared::new(Report::new()).map_err(|error| refused("share memory", error))?;
-    let exec_failed = |error: &io::Error| shared.set(Report { exec_errno: Some(errno_of(error)), ..shared.get() });
-    // SAFETY: the closures only make system calls with arguments prepared here and write to shared memory: they
-    // allocate nothing and take no locks.
-    let pid = unsafe {
-        spawn::start(&prepared, || steps.bind(&shared), exec_failed)
-            .map_err(|error| refused("create a process", error))?
-    };
-    let report = shared.get();
+    let streams = [stdin.as_fd(), output.as_fd(), errors.as_fd()];
+    let files = [launch.entrance.as_ref().map(AsFd::as_fd), follower.map(AsFd::as_fd)];
+    let prepared = prepare(launch, streams, files).map_err(|error| refused("pass the arguments", error))?;
+    let steps = PreExec { parent: std::process::id(), mask, policy };
+    let (pid, report) = spawn(&prepared, &steps).map_err(|error| refused("create a process", error))?;
     let Some(at) = report.at.filter(|_| report.exec_errno.is_none()) else {
         // The process has ended; nothing else waits for it.
         let _ = syscall::wait_for_child(pid);
@@ -82,7 +75,11 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?)
 }
 
-fn prepare(launch: &SpawnSpec, streams: [OwnedFd; 3]) -> io::Result<Program> {
+fn prepare<'a>(
+    launch: &SpawnSpec,
+    streams: [BorrowedFd<'a>; 3],
+    files: [Option<BorrowedFd<'a>>; 2],
+) -> io::Result<Program<'a>> {
     let string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
     let overridden = |name: &OsStr| launch.environment.iter().any(|(other, _)| other == name);
     let inherited = std::env::vars_os().filter(|(name, _)| !overridden(name));
@@ -97,6 +94,36 @@ fn prepare(launch: &SpawnSpec, streams: [OwnedFd; 3]) -> io::Result<Program> {
         environment: inherited.chain(launch.environment.iter().cloned()).map(variable).collect::<Result<_, _>>()?,
         directory: launch.directory.as_ref().map(|directory| string(directory.as_os_str())).transpose()?,
         streams,
+        files,
+    })
+}
+
+thread_local! {
+    static STARTER: RefCell<Option<Starter<PreExec>>> = const { RefCell::new(None) };
+}
+
+/// Returns the starter of this thread.
+fn starter(starter: &mut Option<Starter<PreExec>>) -> io::Result<&mut Starter<PreExec>> {
+    // It may have ended at its last start.
+    if starter.as_ref().is_none_or(|starter| starter.pid().is_none()) {
+        *starter = Some(Starter::fork()?);
+    }
+    starter.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+}
+
+/// Returns the PID of the process that will create the next process of a trial of this thread.
+pub(super) fn starter_pid() -> io::Result<u32> {
+    let pid = |own: &mut _| Ok(starter(own)?.pid());
+    STARTER.with_borrow_mut(pid).and_then(|pid| pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH)))
+}
+
+/// Returns the PID and the report of a process that runs the program, or has ended.
+fn spawn(program: &Program<'_>, steps: &PreExec) -> io::Result<(u32, Report)> {
+    STARTER.with_borrow_mut(|own| {
+        // The OOM killer may have chosen the first starter since the last start.
+        let first = starter(own)?.start(program, steps)?;
+        let second = || starter(own)?.start(program, steps);
+        first.map_or_else(second, |started| Ok(Some(started)))?.ok_or_else(|| io::Error::from_raw_os_error(libc::EINTR))
     })
 }
 
@@ -111,15 +138,13 @@ fn stdin(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Steps of the child before its exec.
+/// Steps of the child before its exec. Their files are a cgroup with a DRAM limit and a cgroup that follows the
+/// descendants.
+#[derive(Clone, Copy)]
 struct PreExec {
     parent: u32,
     mask: CpuMask,
     policy: Option<PolicyCode>,
-    /// A cgroup with a DRAM limit: a descriptor that stays open during the launch.
-    entrance: Option<RawFd>,
-    /// A cgroup that follows the descendants.
-    follower: Option<RawFd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -148,11 +173,16 @@ struct Report {
     exec_errno: Option<i32>,
 }
 
-impl PreExec {
-    /// Runs in the child: no allocation, no locks. Returns whether all steps succeeded.
-    fn bind(&self, shared: &Shared<Report>) -> bool {
+impl Steps for PreExec {
+    type Report = Report;
+
+    fn no_report() -> Report {
+        Report::new()
+    }
+
+    fn take(&self, files: [Option<RawFd>; 2], shared: &Shared<Report>) -> bool {
         let mut report = shared.get();
-        match self.steps(&mut report) {
+        match self.steps(files, &mut report) {
             Ok(()) => report.at = Some(Instant::now()),
             Err(error) => report.errno = errno_of(&error),
         }
@@ -160,7 +190,13 @@ impl PreExec {
         report.at.is_some()
     }
 
-    fn steps(&self, report: &mut Report) -> io::Result<()> {
+    fn failed(&self, error: &io::Error, shared: &Shared<Report>) {
+        shared.set(Report { exec_errno: Some(errno_of(error)), ..shared.get() });
+    }
+}
+
+impl PreExec {
+    fn steps(&self, [entrance, follower]: [Option<RawFd>; 2], report: &mut Report) -> io::Result<()> {
         report.stage = SpawnStage::Parent;
         syscall::die_with_parent()?;
         if syscall::parent_id() != self.parent {
@@ -168,10 +204,10 @@ impl PreExec {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         report.stage = SpawnStage::Group;
-        if let Some(entrance) = self.entrance {
+        if let Some(entrance) = entrance {
             syscall::enter_group(entrance)?;
         }
-        report.is_followed = self.follower.is_some_and(|group| syscall::enter_group(group).is_ok());
+        report.is_followed = follower.is_some_and(|group| syscall::enter_group(group).is_ok());
         report.stage = SpawnStage::Seats;
         syscall::set_affinity(0, &self.mask)?;
         report.mask = syscall::affinity(0)?;
