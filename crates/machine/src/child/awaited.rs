@@ -1,30 +1,36 @@
 //! The process that is awaited: a child, and after its end what it has left in the background, if that counts. Daemons
 //! end their first process as soon as another one serves.
 
-use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::wait::{exit_of, signal_group};
+use super::exit::ExitWatch;
+use super::wait::signal_group;
 use crate::descendants::Descendants;
 
 pub(super) struct Awaited<'a> {
     leader: u32,
-    /// Becomes readable when the awaited process has ended.
-    exit: OwnedFd,
+    /// The end of the awaited process.
+    exit: ExitWatch,
     /// The descendants, if those left in the background count.
     background: Option<&'a Descendants>,
     is_background: bool,
 }
 
 impl<'a> Awaited<'a> {
-    pub(super) fn child(leader: u32, background: Option<&'a Descendants>) -> Result<Self, Errno> {
-        Ok(Self { leader, exit: exit_of(leader)?, background, is_background: false })
+    pub(super) fn child(leader: u32, exit: ExitWatch, background: Option<&'a Descendants>) -> Self {
+        Self { leader, exit, background, is_background: false }
     }
 
-    pub(super) fn exit(&self) -> &OwnedFd {
+    pub(super) fn exit(&self) -> &ExitWatch {
         &self.exit
+    }
+
+    /// Returns when the awaited process was seen to have ended; the current time if it runs.
+    pub(super) fn ended(&mut self) -> Result<Instant, Errno> {
+        Ok(self.exit.look()?.unwrap_or_else(Instant::now))
     }
 
     /// Whether the child has ended and others continue its work.
@@ -40,7 +46,7 @@ impl<'a> Awaited<'a> {
             return Ok(false);
         }
         let Some(orphan) = background.orphans().into_iter().find(|orphan| !orphan.has_ended) else { return Ok(false) };
-        self.exit = exit_of(orphan.pid)?;
+        self.exit = ExitWatch::of(orphan.pid)?;
         self.is_background = true;
         Ok(true)
     }

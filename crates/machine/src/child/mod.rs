@@ -3,6 +3,7 @@
 
 mod aside;
 mod awaited;
+mod exit;
 mod output;
 mod reap;
 mod server;
@@ -37,6 +38,7 @@ use crate::syscall::SyscallError;
 use crate::sysfs;
 use crate::trial_cgroup::TrialCgroup;
 use aside::Aside;
+use exit::ExitWatch;
 use reap::ResourceUsage;
 pub use server::{Readiness, ServerCommand, ServerError, with_server};
 pub use start::find_program;
@@ -279,7 +281,7 @@ fn observe(
             };
             scope.spawn(move || watch(proc, watch_scope, &receive))
         };
-        let started = start::start(launch, cpus, follower.entrance())?;
+        let mut started = start::start(launch, cpus, follower.entrance())?;
         let follower = follower.entered(started.proof.is_followed);
         let stall = follower.cpu_stall();
         let (proof, pid) = (started.proof.clone(), started.pid);
@@ -287,6 +289,8 @@ fn observe(
         // A failed send means that the monitor panicked; the join below reports it.
         let _ = send.send(Leader::observe(&proc, started.at, descendants.clone()));
         let stops = scope.spawn(move || stops::measure(pid));
+        // A short program may have ended meanwhile. The wait reports errors.
+        let _ = started.exit.as_mut().map(ExitWatch::look);
         let attended = attend(started, &descendants);
         let after = Counters::read(&proc, cpus);
         let stalled = follower.cpu_stall_since(stall);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use model::values::units::{Bytes, Nanos};
 use rustix::process::Signal;
 
+use super::exit;
 use super::wait::{self, DEATH_MAX};
 use super::{Exit, LaunchError};
 use crate::descendants::Descendants;
@@ -70,7 +71,7 @@ fn refused(error: &std::io::Error) -> LaunchError {
 
 fn await_end(pid: u32, until: Instant) -> Result<(), LaunchError> {
     let left = until.saturating_duration_since(Instant::now());
-    match wait::ends_in(pid, left) {
+    match exit::ends_in(pid, left) {
         Ok(true) => Ok(()),
         // It ended between being found and being waited for; if that repeats, something else is wrong.
         Err(rustix::io::Errno::SRCH) if !left.is_zero() => Ok(()),
@@ -94,7 +95,7 @@ impl ResourceUsage {
         let usage = &reaped.usage;
         let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
         Self {
-            exit: exit(reaped.status),
+            exit: exit_of(reaped.status),
             user: nanos(usage.ru_utime),
             system: nanos(usage.ru_stime),
             // Linux reports KiB.
@@ -123,6 +124,6 @@ fn nanos(time: libc::timeval) -> Nanos {
     Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(micros * 1000))
 }
 
-fn exit(status: libc::c_int) -> Exit {
+fn exit_of(status: libc::c_int) -> Exit {
     if libc::WIFSIGNALED(status) { Exit::Signal(libc::WTERMSIG(status)) } else { Exit::Code(libc::WEXITSTATUS(status)) }
 }

@@ -13,8 +13,10 @@ use std::time::Instant;
 
 use model::values::id_set::CpuSet;
 use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
+use super::exit::ExitWatch;
 use super::shared::Shared;
 use super::starter::{Program, Starter, Steps};
 use super::{LaunchError, SpawnSpec};
@@ -27,6 +29,7 @@ pub(super) struct Started {
     pub pid: u32,
     /// Time just before its exec, taken by the process itself.
     pub at: Instant,
+    pub exit: Result<ExitWatch, Errno>,
     pub proof: StartProof,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
@@ -67,7 +70,7 @@ pub(super) fn start(launch: &SpawnSpec, cpus: &CpuSet, follower: Option<&File>) 
         let _ = syscall::wait_for_child(pid);
         return Err(explain(launch, &program, &report, cpus));
     };
-    Ok(Started { pid, at, proof: report.proof(), stdout, stderr })
+    Ok(Started { pid, at, exit: ExitWatch::of(pid), proof: report.proof(), stdout, stderr })
 }
 
 /// A pipe whose ends are not inherited.

@@ -38,7 +38,7 @@ pub(super) struct Program<'a> {
     pub files: [Option<BorrowedFd<'a>>; 2],
 }
 
-/// What a process does before it executes its program. The functions with `self` run in a fork of a process with
+/// The actions of a process before it executes its program. The functions with `self` run in a fork of a process with
 /// threads: they must not allocate, take locks or panic.
 pub(super) trait Steps: Copy {
     type Report: Copy;
@@ -46,7 +46,7 @@ pub(super) trait Steps: Copy {
     /// Returns the report of a process that has taken no step.
     fn no_report() -> Self::Report;
 
-    /// Takes the steps. Returns whether the program is to be executed.
+    /// Takes the steps. Returns true if the program must be executed.
     fn take(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool;
 
     /// Called if the program could not be executed.
@@ -69,7 +69,7 @@ struct Exchange<S: Steps> {
     pid: Shared<u32>,
 }
 
-/// The next process.
+/// Input of the starter for one process.
 #[derive(Clone, Copy)]
 struct Order<S> {
     strings: ExecStrings,
@@ -333,7 +333,7 @@ mod tests {
         let (mut read, write) = std::io::pipe().unwrap();
         let starter = Starter::<Note>::fork().unwrap();
         drop(write);
-        // The end of the file is reached only when nobody else can write.
+        // The end of the file is reached only when no process can write.
         assert_eq!(read.read(&mut [0]).unwrap(), 0);
         let process = format!("/proc/{}", starter.pid().unwrap());
         assert!(std::fs::exists(&process).unwrap());

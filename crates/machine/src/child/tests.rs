@@ -374,7 +374,7 @@ fn child_dies_with_its_parent() {
     let length = words.read(&mut pid).unwrap();
     let pid: u32 = text(&pid[..length]).trim().parse().unwrap();
     parent.kill().unwrap();
-    let ended = match wait::ends_in(pid, Duration::from_secs(30)) {
+    let ended = match exit::ends_in(pid, Duration::from_secs(30)) {
         // Already reaped by its new parent.
         Err(rustix::io::Errno::SRCH) => true,
         result => result.unwrap(),

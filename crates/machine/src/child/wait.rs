@@ -4,15 +4,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::pipe::PipeFlags;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal};
 
 use model::values::units::Bytes;
 
 use super::LaunchError;
 use super::awaited::Awaited;
+use super::exit::{ExitWatch, timespec};
 use super::output::{KeptRange, LineWatch, Stream};
 use super::start::Started;
 use crate::descendants::Descendants;
@@ -88,7 +88,7 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
     let lines = orders.lines;
     let mut stdout = Stream::new(started.stdout, KeptRange::First(output_max), lines.clone()).map_err(refused)?;
     let mut stderr = Stream::new(started.stderr, KeptRange::Last(STDERR_BYTES_MAX), lines).map_err(refused)?;
-    let mut awaited = Awaited::child(started.pid, orders.background).map_err(refused)?;
+    let mut awaited = Awaited::child(started.pid, started.exit.map_err(refused)?, orders.background);
     let (mut phase, mut cause) = (KillPhase::Runs, Cause::Itself);
     let mut until = orders.time_limit.and_then(|limit| started.at.checked_add(limit));
     loop {
@@ -119,8 +119,9 @@ pub(super) fn attend(started: Started, orders: WaitPolicy<'_>) -> Result<WaitOut
             _ => {}
         }
     }
+    let ended = awaited.ended().map_err(refused)?;
     let may_have_orphans = orders.background.is_some();
-    Ok(WaitOutcome { cause, may_have_orphans, began: started.at, ended: Instant::now(), stdout, stderr })
+    Ok(WaitOutcome { cause, may_have_orphans, began: started.at, ended, stdout, stderr })
 }
 
 /// Result of one wait.
@@ -133,7 +134,7 @@ enum WaitEvent {
 }
 
 fn wait_a_while(
-    exit: &OwnedFd,
+    exit: &ExitWatch,
     hang_up: Option<&OwnedFd>,
     streams: [&mut Stream; 2],
     until: Option<Instant>,
@@ -155,74 +156,10 @@ fn wait_a_while(
     Ok(if hung_up { WaitEvent::HungUp } else { WaitEvent::Nothing })
 }
 
-/// Returns true if a killed process ends within the time; it is not reaped.
-pub(super) fn ends_in(pid: u32, time: Duration) -> Result<bool, Errno> {
-    let exit = exit_of(pid)?;
-    let until = Instant::now() + time;
-    loop {
-        let mut polled = [PollFd::new(&exit, PollFlags::IN)];
-        let left = until.saturating_duration_since(Instant::now());
-        match rustix::event::poll(&mut polled, Some(&timespec(left))) {
-            Err(Errno::INTR) => {}
-            result => return Ok(result? > 0),
-        }
-    }
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) }
-}
-
-/// A descriptor that becomes readable when a child ends, without reaping it.
-pub(super) fn exit_of(pid: u32) -> Result<OwnedFd, Errno> {
-    let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
-    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        // Linux before 5.3, or a container that forbids the call.
-        Err(Errno::NOSYS | Errno::PERM) => exit_by_thread(pid),
-        result => result,
-    }
-}
-
-/// Replacement for a pidfd: a thread waits and then closes its end of a pipe.
-fn exit_by_thread(pid: Pid) -> Result<OwnedFd, Errno> {
-    let (exit, end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    std::thread::spawn(move || {
-        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        // A child that cannot be waited for has been reaped, so it has ended too.
-        let _ = rustix::io::retry_on_intr(|| rustix::process::waitid(WaitId::Pid(pid), ended));
-        drop(end);
-    });
-    Ok(exit)
-}
-
 /// Sends a signal to a process group.
 pub(super) fn signal_group(group: u32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group as i32) {
         // The only possible failure is that the group is empty.
         let _ = rustix::process::kill_process_group(group, signal);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn pidfd_and_thread_both_report_an_exit() {
-        for by_thread in [false, true] {
-            let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-            let pid = Pid::from_raw(child.id() as i32).unwrap();
-            let exit = if by_thread { exit_by_thread(pid) } else { exit_of(child.id()) }.unwrap();
-            let has_ended = |wait: Duration| {
-                let mut polled = [PollFd::new(&exit, PollFlags::IN)];
-                rustix::event::poll(&mut polled, Some(&timespec(wait))).unwrap() > 0
-            };
-            assert!(!has_ended(Duration::ZERO), "it still waits for input");
-            drop(child.stdin.take());
-            assert!(has_ended(Duration::from_secs(60)), "by_thread {by_thread}");
-            assert!(child.wait().unwrap().success(), "the exit notification must not reap");
-        }
     }
 }
