@@ -1,6 +1,7 @@
 //! The threads that construct, search and validate. The caller provides them (pinned, in a measurement); `PlainTeam`
 //! has unpinned ones.
 
+use std::num::NonZero;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -93,15 +94,28 @@ pub struct PlainTeam(pub usize);
 /// A barrier. Threads spin for a while, because waits take microseconds, and then yield the CPU.
 struct Barrier {
     count: usize,
+    /// Iterations before a waiting thread yields its CPU.
+    spins: u32,
     arrived: AtomicUsize,
     generation: AtomicUsize,
     stopped: AtomicBool,
 }
 
-/// Iterations before a waiting thread yields its CPU.
+/// Iterations before a waiting thread yields its CPU, if each thread has one.
 const SPINS: u32 = 10_000;
 
 impl Barrier {
+    fn new(count: usize) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Self {
+            count,
+            spins: if count > cpus { 0 } else { SPINS },
+            arrived: AtomicUsize::new(0),
+            generation: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
     fn wait(&self) -> Result<(), TeamStopped> {
         let current = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
@@ -113,8 +127,12 @@ impl Barrier {
             if self.stopped.load(Ordering::Acquire) {
                 return Err(TeamStopped);
             }
-            spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < self.spins {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
         }
         Ok(())
     }
@@ -129,12 +147,7 @@ impl Team for PlainTeam {
 
     fn run(&self, work: &(dyn Fn(&TeamWorker<'_>) -> Result<(), TeamStopped> + Sync)) -> Result<(), Error> {
         let count = self.threads();
-        let barrier = Barrier {
-            count,
-            arrived: AtomicUsize::new(0),
-            generation: AtomicUsize::new(0),
-            stopped: AtomicBool::new(false),
-        };
+        let barrier = Barrier::new(count);
         let one = |index: usize| {
             let worker = TeamWorker { index, of: count, barrier: &|| barrier.wait() };
             // A panic stops the other threads, which would otherwise wait forever, and is then resumed.
