@@ -8,6 +8,7 @@ use model::values::workload::Better;
 
 use super::columns::better_word;
 use super::efficiency::{EFFICIENCY, efficiency_grid, efficiency_markdown_with, efficiency_with};
+use crate::claim_text;
 use crate::comparison_notes::{SUSPECT_MARK, baseline_value, footnotes, mean_table_remarks, table_remarks};
 use crate::grid::{CellKind, Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::Digits;
@@ -76,7 +77,7 @@ pub fn comparison_html(comparison: &Comparison, digits: Digits) -> String {
 pub(crate) fn comparison_grid(comparison: &Comparison, digits: Digits) -> Grid {
     let title = |column: &String| {
         let suffix = if comparison.is_baseline(column) { " (baseline)" } else { "" };
-        format!("{column}{suffix}")
+        format!("{}{suffix}", claim_text::column(comparison, column))
     };
     let columns: Vec<String> = comparison.columns.iter().map(title).collect();
     let mut titles = vec!["test", "metric", "better"];
