@@ -1,5 +1,5 @@
-//! Operations on sixteen ranks at a time, in AVX-512, in AVX2 and in scalar code, and prefetching. The search is
-//! written once (`bottom_up`, `top_down`) and compiled for each of the three. Must not depend on graphs.
+//! Operations on sixteen ranks at a time, in AVX-512, AVX2 and NEON and in scalar code, and prefetching. The search is
+//! written once (`bottom_up`, `top_down`) and compiled for each of them. Must not depend on graphs.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
@@ -8,7 +8,11 @@ use std::sync::atomic::AtomicU64;
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod neon;
 pub(crate) mod plain;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod tables;
 
 /// Number of ranks processed together.
 pub(crate) const WIDTH: usize = 16;
@@ -20,12 +24,14 @@ pub enum Isa {
     Avx512,
     /// AVX2 and BMI2 (Haswell, Zen and newer).
     Avx2,
+    /// Every 64-bit ARM CPU.
+    Neon,
     Plain,
 }
 
 impl Isa {
     /// All instruction sets, the fastest first.
-    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Plain];
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::Neon, Self::Plain];
 
     /// Returns the fastest one that this CPU supports.
     pub fn best() -> Self {
@@ -53,6 +59,7 @@ impl Isa {
                     && is_x86_feature_detected!("popcnt")
                     && is_x86_feature_detected!("lzcnt")
             }
+            Self::Neon => false,
             Self::Plain => true,
         }
     }
@@ -60,7 +67,17 @@ impl Isa {
     /// Returns true if this CPU supports it.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_here(self) -> bool {
-        self == Self::Plain
+        self.is_of_architecture()
+    }
+
+    /// Returns true if some CPUs of this architecture support it.
+    #[cfg(any(test, not(target_arch = "x86_64")))]
+    pub(crate) fn is_of_architecture(self) -> bool {
+        match self {
+            Self::Avx512 | Self::Avx2 => cfg!(target_arch = "x86_64"),
+            Self::Neon => cfg!(target_arch = "aarch64"),
+            Self::Plain => true,
+        }
     }
 
     /// Returns its name, as in `--set isa=avx2`.
@@ -68,6 +85,7 @@ impl Isa {
         match self {
             Self::Avx512 => "avx512",
             Self::Avx2 => "avx2",
+            Self::Neon => "neon",
             Self::Plain => "plain",
         }
     }
@@ -237,7 +255,7 @@ mod tests {
 
     #[test]
     fn all_instruction_sets_give_the_same_results() {
-        for isa in Isa::ALL {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_of_architecture()) {
             if !isa.is_here() {
                 println!("skipped: lanes: this CPU does not support {}", isa.name());
                 continue;
@@ -249,6 +267,8 @@ mod tests {
                     Isa::Avx512 => check::<avx512::Avx512>(),
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => check::<avx2::Avx2>(),
+                    #[cfg(target_arch = "aarch64")]
+                    Isa::Neon => check::<neon::Neon>(),
                     _ => check::<plain::Plain>(),
                 }
             }

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::coded::{self, PaddedList};
 use crate::head::HeadColumns;
+#[cfg(target_arch = "aarch64")]
+use crate::lanes::neon::Neon;
 use crate::lanes::plain::Plain;
 use crate::lanes::{Isa, Lanes, WIDTH, first};
 #[cfg(target_arch = "x86_64")]
@@ -71,6 +73,8 @@ pub(crate) fn with<W: LaneKernel>(isa: Isa, work: W) -> W::Out {
             Isa::Avx512 => with_avx512(work),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => with_avx2(work),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => work.run::<Neon>(),
             _ => work.run::<Plain>(),
         }
     }

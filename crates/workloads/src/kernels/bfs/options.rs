@@ -113,7 +113,11 @@ pub(super) fn parameters() -> [Parameter; 12] {
             default: Some("false"),
             smoke: None,
         },
-        word("isa", "vector instructions; auto uses the best of this CPU", &["auto", "avx512", "avx2", "plain"]),
+        word(
+            "isa",
+            "vector instructions; auto uses the best of this CPU",
+            &["auto", "avx512", "avx2", "neon", "plain"],
+        ),
     ]
 }
 
@@ -185,6 +189,7 @@ pub(super) fn vector_bits(isa: Isa) -> f64 {
     match isa {
         Isa::Avx512 => 512.0,
         Isa::Avx2 => 256.0,
+        Isa::Neon => 128.0,
         Isa::Plain => 32.0,
     }
 }
