@@ -66,6 +66,8 @@ pub(super) struct SharedStrings(Mapping<u8>);
 /// [`SharedStrings::store`].
 #[derive(Clone, Copy)]
 pub(super) struct ExecStrings {
+    /// The path of the program, or a name to search in PATH.
+    pub program: *const c_char,
     /// Ends with null.
     pub argv: *const *const c_char,
     /// `NAME=VALUE`; ends with null.
@@ -85,15 +87,17 @@ impl SharedStrings {
     /// Replaces all strings. Fails with E2BIG if there are too many for any exec.
     pub(super) fn store(
         &mut self,
+        program: &CStr,
         argv: &[CString],
         environment: &[CString],
         directory: Option<&CString>,
     ) -> io::Result<ExecStrings> {
         let mut free = 0;
+        let program = self.string(program, &mut free)?;
         let argv = self.array(argv, &mut free)?;
         let environment = self.array(environment, &mut free)?;
         let directory = directory.map(|directory| self.string(directory, &mut free)).transpose()?;
-        Ok(ExecStrings { argv, environment, directory: directory.unwrap_or(ptr::null()) })
+        Ok(ExecStrings { program, argv, environment, directory: directory.unwrap_or(ptr::null()) })
     }
 
     /// Stores strings and then the pointers to them, with a null at the end.

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use model::values::id_set::CpuSet;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{Access, MemfdFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
@@ -86,19 +86,33 @@ fn prepare<'a>(
     let string = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::from);
     let overridden = |name: &OsStr| launch.environment.iter().any(|(other, _)| other == name);
     let inherited = std::env::vars_os().filter(|(name, _)| !overridden(name));
-    let variable = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+    let variable = |(name, value): (OsString, OsString)| {
         let mut text = name;
         text.push("=");
         text.push(value);
         string(&text)
     };
+    let first = launch.wrapper.iter().chain(&launch.argv).next().map_or(OsStr::new(""), OsString::as_os_str);
     Ok(Program {
+        path: string(found(first).as_deref().map_or(first, Path::as_os_str))?,
         argv: launch.wrapper.iter().chain(&launch.argv).map(|word| string(word)).collect::<Result<_, _>>()?,
         environment: inherited.chain(launch.environment.iter().cloned()).map(variable).collect::<Result<_, _>>()?,
         directory: launch.directory.as_ref().map(|directory| string(directory.as_os_str())).transpose()?,
         streams,
         files,
     })
+}
+
+/// Searches a program in PATH, so that its process need not do that after its time began. Returns `None` if the search
+/// depends on the directory of the process, or fails: exec then reports the reason.
+fn found(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return None;
+    }
+    let path = std::env::var_os("PATH")?;
+    let mut files = std::env::split_paths(&path).map(|directory| directory.join(program));
+    let is_executable = |file: &PathBuf| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok();
+    files.find(|file| !file.is_absolute() || is_executable(file)).filter(|file| file.is_absolute())
 }
 
 thread_local! {
@@ -308,4 +322,18 @@ fn why_not(place: &Path, program: &str) -> String {
         return "it is a directory".into();
     }
     format!("if it is a program: chmod +x {program}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_searched_before_their_process_exists() {
+        let found = |name: &str| found(OsStr::new(name));
+        assert!(found("true").is_some_and(|path| path.is_absolute() && path.ends_with("true")));
+        for name in ["/bin/true", "./true", "no-such-program", ""] {
+            assert_eq!(found(name), None, "{name}");
+        }
+    }
 }

@@ -28,6 +28,8 @@ const DESCRIPTORS_MAX: usize = 5;
 
 /// A program with everything that exec needs.
 pub(super) struct Program<'a> {
+    /// Its path, or a name to search in PATH.
+    pub path: CString,
     pub argv: Vec<CString>,
     /// `NAME=VALUE`
     pub environment: Vec<CString>,
@@ -100,7 +102,8 @@ impl<S: Steps> Starter<S> {
     /// runs, or the process has ended because a step or exec failed, or was killed. Returns `None` if the starter had
     /// been killed.
     pub(super) fn start(&mut self, program: &Program<'_>, steps: &S) -> io::Result<Option<(u32, S::Report)>> {
-        let strings = self.strings.store(&program.argv, &program.environment, program.directory.as_ref())?;
+        let strings =
+            self.strings.store(&program.path, &program.argv, &program.environment, program.directory.as_ref())?;
         let has_file = program.files.map(|file| file.is_some());
         self.exchange.order.set(Some(Order { strings, has_file, steps: *steps }));
         self.exchange.report.set(S::no_report());
@@ -184,13 +187,13 @@ impl<S: Steps> Exchange<S> {
         let mut next = || descriptors.next().unwrap_or(-1);
         let streams = [next(), next(), next()];
         let files = order.has_file.map(|is_there| is_there.then(&mut next));
-        let ExecStrings { argv, environment, directory } = order.strings;
+        let ExecStrings { program, argv, environment, directory } = order.strings;
         // SAFETY: the directory is a string in shared memory, or null.
         let entered = unsafe { spawn::enter(streams, directory) };
         let error = match entered.map(|()| order.steps.take(files, &self.report)) {
             Ok(true) => {
                 // SAFETY: both arrays are in shared memory, end with null and point to strings there.
-                unsafe { libc::execvpe(*argv, argv, environment) };
+                unsafe { libc::execvpe(program, argv, environment) };
                 io::Error::last_os_error()
             }
             Ok(false) => return,
@@ -277,9 +280,10 @@ mod tests {
     fn run(starter: &mut Starter<Note>, argv: &[&str], may_execute: bool) -> (Option<(bool, Option<i32>)>, String) {
         let null = File::open("/dev/null").unwrap();
         let (mut read, output) = std::io::pipe().unwrap();
-        let argv = argv.iter().map(|word| CString::new(*word).unwrap()).collect();
+        let argv: Vec<_> = argv.iter().map(|word| CString::new(*word).unwrap()).collect();
+        let path = argv[0].clone();
         let streams = [null.as_fd(), output.as_fd(), null.as_fd()];
-        let program = Program { argv, environment: Vec::new(), directory: None, streams, files: [None; 2] };
+        let program = Program { path, argv, environment: Vec::new(), directory: None, streams, files: [None; 2] };
         let started = starter.start(&program, &Note { may_execute }).unwrap();
         drop(output);
         let mut text = String::new();
