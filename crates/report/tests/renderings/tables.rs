@@ -51,6 +51,17 @@ fn passes_have_columns_for_best_and_mean() {
 }
 
 #[test]
+fn columns_of_thread_counts_have_a_noun() {
+    let run = run();
+    let mut compared = comparison(&run).clone();
+    compared.columns = ["1", "2"].map(String::from).to_vec();
+    (compared.by, compared.baseline) = ("threads".into(), "1".into());
+    compared.rows.iter_mut().for_each(|row| row.values.clear());
+    let text = table::comparison(&compared, &WIDE);
+    assert!(text.contains("1 thread (baseline)  2 threads"), "{text}");
+}
+
+#[test]
 fn results_of_all_metrics_in_ascii() {
     let run = run();
     let text = table::run(&run.record, &run.finding, Metrics::All, &TextStyle { ascii: true, ..LOOK });
