@@ -92,10 +92,11 @@ fn prepare<'a>(
         text.push(value);
         string(&text)
     };
-    let first = launch.wrapper.iter().chain(&launch.argv).next().map_or(OsStr::new(""), OsString::as_os_str);
+    let argv = launch.wrapper.iter().chain(&launch.argv);
+    let first = argv.clone().next().map_or(OsStr::new(""), OsString::as_os_str);
     Ok(Program {
         path: string(found(first).as_deref().map_or(first, Path::as_os_str))?,
-        argv: launch.wrapper.iter().chain(&launch.argv).map(|word| string(word)).collect::<Result<_, _>>()?,
+        argv: argv.map(|word| string(word)).collect::<Result<_, _>>()?,
         environment: inherited.chain(launch.environment.iter().cloned()).map(variable).collect::<Result<_, _>>()?,
         directory: launch.directory.as_ref().map(|directory| string(directory.as_os_str())).transpose()?,
         streams,
@@ -103,16 +104,23 @@ fn prepare<'a>(
     })
 }
 
-/// Searches a program in PATH, so that its process need not do that after its time began. Returns `None` if the search
-/// depends on the directory of the process, or fails: exec then reports the reason.
+/// Returns the files that a search in PATH tries, in this order.
+fn candidates(program: &OsStr) -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|directory| directory.join(program)).collect()
+}
+
+/// Searches a program in PATH before its process exists, so that the search is not part of its time. Returns `None` if
+/// the result depends on the working directory of the process, or if there is none: exec then reports the reason.
 fn found(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return None;
     }
-    let path = std::env::var_os("PATH")?;
-    let mut files = std::env::split_paths(&path).map(|directory| directory.join(program));
     let is_executable = |file: &PathBuf| file.is_file() && rustix::fs::access(file, Access::EXEC_OK).is_ok();
-    files.find(|file| !file.is_absolute() || is_executable(file)).filter(|file| file.is_absolute())
+    candidates(program)
+        .into_iter()
+        .find(|file| !file.is_absolute() || is_executable(file))
+        .filter(|file| file.is_absolute())
 }
 
 thread_local! {
@@ -137,10 +145,13 @@ pub(super) fn starter_pid() -> io::Result<u32> {
 /// Returns the PID and the report of a process that runs the program, or has ended.
 fn spawn(program: &Program<'_>, steps: &PreExec) -> io::Result<(u32, Report)> {
     STARTER.with_borrow_mut(|own| {
-        // The OOM killer may have chosen the first starter since the last start.
-        let first = starter(own)?.start(program, steps)?;
-        let second = || starter(own)?.start(program, steps);
-        first.map_or_else(second, |started| Ok(Some(started)))?.ok_or_else(|| io::Error::from_raw_os_error(libc::EINTR))
+        // The OOM killer may have killed the starter since the last start; then a second one starts the process.
+        for _ in 0..2 {
+            if let Some(started) = starter(own)?.start(program, steps)? {
+                return Ok(started);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EINTR))
     })
 }
 
@@ -298,10 +309,7 @@ fn explain_exec(launch: &SpawnSpec, program: &str, error: &io::Error) -> LaunchE
 /// # Errors
 /// If it does not exist.
 pub fn find_program(program: &str) -> Result<PathBuf, LaunchError> {
-    let in_path = || {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
-    };
+    let in_path = || candidates(OsStr::new(program)).into_iter().find(|file| file.is_file());
     let found =
         if program.contains('/') { Some(program.into()).filter(|path: &PathBuf| path.is_file()) } else { in_path() };
     found.ok_or_else(|| LaunchError::NotFound { program: program.into(), hint: where_to_look(Path::new("."), program) })
