@@ -63,7 +63,7 @@ fn open_for(pid: u32, event: &PerfEvent, cpu: Option<c_int>) -> io::Result<Owned
     let size = size_of::<PerfEventAttr>() as u32;
     let attr =
         PerfEventAttr { kind, size, config, sample_period, sample_type, flags, wakeup, ..PerfEventAttr::default() };
-    // SAFETY: the kernel reads attr.size bytes of a live struct; -1 means any CPU and no group.
+    // SAFETY: the kernel reads attr.size bytes of `attr`, which outlives the call; -1 selects any CPU, and no group.
     let fd = checked(|| unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,

@@ -1,4 +1,4 @@
-//! Tables for decoding four values of a list at a time by a shuffle of bytes.
+//! Lookup tables for decoding four values at a time with a byte shuffle.
 
 /// For each byte of length codes: the shuffle that moves the bytes of its four values into place.
 pub(super) static SHUFFLES: [[u8; 16]; 256] = shuffles();

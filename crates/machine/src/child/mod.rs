@@ -289,7 +289,7 @@ fn observe(
         // A failed send means that the monitor panicked; the join below reports it.
         let _ = send.send(Leader::observe(&proc, started.at, descendants.clone()));
         let stops = scope.spawn(move || stops::measure(pid));
-        // A short program may have ended meanwhile. The wait reports errors.
+        // A short program may already have ended. If this fails, `attend` reports the error.
         let _ = started.exit.as_mut().map(ExitWatch::look);
         let attended = attend(started, &descendants);
         let after = Counters::read(&proc, cpus);

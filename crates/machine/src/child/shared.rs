@@ -62,8 +62,8 @@ impl<T: Copy> Shared<T> {
 /// Space for the strings of one exec.
 pub(super) struct SharedStrings(Mapping<u8>);
 
-/// Strings in shared memory as exec(3) takes them. Valid in this process and its forks until the next call of
-/// [`SharedStrings::store`].
+/// Pointers to strings in shared memory, in the form that exec(3) expects. They are valid in this process and its forks
+/// until the next call of [`SharedStrings::store`].
 #[derive(Clone, Copy)]
 pub(super) struct ExecStrings {
     /// The path of the program, or a name to search in PATH.
@@ -117,8 +117,8 @@ impl SharedStrings {
         let start = free.next_multiple_of(align_of::<T>());
         let end = start.checked_add(size_of_val(values)).filter(|end| *end <= Self::BYTES);
         *free = end.ok_or_else(|| io::Error::from_raw_os_error(libc::E2BIG))?;
-        // SAFETY: the range is within the mapping and aligned, and no reference points to it; forks read it only when
-        // they receive an order.
+        // SAFETY: the range lies within the mapping, is aligned, and is not borrowed. Forks read it only after they have
+        // received an order.
         unsafe {
             let to = self.0.start.add(start).cast::<T>().as_ptr();
             ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());

@@ -74,7 +74,8 @@ fn reset_signals() {
 /// # Safety
 /// `child` runs in a fork of a process with threads: it must not allocate, take locks or panic.
 pub(super) unsafe fn fork(child: impl FnOnce() -> c_int) -> io::Result<u32> {
-    // SAFETY: zeroed is a valid sigset_t; the caller guarantees the rest. The child exits without running exit handlers.
+    // SAFETY: an all-zero sigset_t is valid, and the caller guarantees what `child` may do. The child ends with _exit,
+    // which runs no exit handlers.
     unsafe {
         let (mut all, mut before) = (MaybeUninit::<libc::sigset_t>::zeroed(), MaybeUninit::zeroed());
         libc::sigfillset(all.as_mut_ptr());

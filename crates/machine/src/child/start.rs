@@ -208,7 +208,7 @@ impl Steps for PreExec {
         Report::new()
     }
 
-    fn take(&self, files: [Option<RawFd>; 2], shared: &Shared<Report>) -> bool {
+    fn perform(&self, files: [Option<RawFd>; 2], shared: &Shared<Report>) -> bool {
         let mut report = shared.get();
         match self.steps(files, &mut report) {
             Ok(()) => report.at = Some(Instant::now()),

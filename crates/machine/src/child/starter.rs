@@ -1,10 +1,9 @@
 //! The starter: a fork of this process that creates the processes of trials as children of this process. Each thread
 //! that runs trials has its own, because the kernel ends a trial with the thread that is its parent.
 //!
-//! Without a starter, a process would share the memory of this one until its exec; when the memory node of a trial is
-//! full, the OOM killer spares such processes and kills the largest other one of the machine. With a new fork for each
-//! trial, the removal of its page tables would be part of the trial's time, and takes the longer the more memory this
-//! process has.
+//! A vfork(2) of this process would share its memory until the exec. If the memory node of a trial is full by then, the
+//! OOM killer spares the new process and kills the largest other process of the machine. A fork for each trial avoids
+//! that, but its page tables are freed while the trial runs, which takes longer the more memory this process has.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -36,7 +35,7 @@ pub(super) struct Program<'a> {
     pub directory: Option<CString>,
     /// Standard input, output and error.
     pub streams: [BorrowedFd<'a>; 3],
-    /// Files for [`Steps::take`].
+    /// Files for [`Steps::perform`].
     pub files: [Option<BorrowedFd<'a>>; 2],
 }
 
@@ -45,11 +44,11 @@ pub(super) struct Program<'a> {
 pub(super) trait Steps: Copy {
     type Report: Copy;
 
-    /// Returns the report of a process that has taken no step.
+    /// Returns the report of a process before its first step.
     fn no_report() -> Self::Report;
 
-    /// Takes the steps. Returns true if the program must be executed.
-    fn take(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool;
+    /// Performs the steps. If it returns false, the program is not executed.
+    fn perform(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool;
 
     /// Called if the program could not be executed.
     fn failed(&self, error: &io::Error, report: &Shared<Self::Report>);
@@ -98,9 +97,9 @@ impl<S: Steps> Starter<S> {
         self.pid
     }
 
-    /// Starts a process that takes the steps and then executes the program. Returns its PID and report once the program
-    /// runs, or the process has ended because a step or exec failed, or was killed. Returns `None` if the starter had
-    /// been killed.
+    /// Starts a process that performs the steps and then executes the program. Returns its PID and report when it has
+    /// executed the program or ended: because a step or exec failed, or because it was killed. Returns `None` if the
+    /// starter was killed before it could create the process.
     pub(super) fn start(&mut self, program: &Program<'_>, steps: &S) -> io::Result<Option<(u32, S::Report)>> {
         let strings =
             self.strings.store(&program.path, &program.argv, &program.environment, program.directory.as_ref())?;
@@ -190,7 +189,7 @@ impl<S: Steps> Exchange<S> {
         let ExecStrings { program, argv, environment, directory } = order.strings;
         // SAFETY: the directory is a string in shared memory, or null.
         let entered = unsafe { spawn::enter(streams, directory) };
-        let error = match entered.map(|()| order.steps.take(files, &self.report)) {
+        let error = match entered.map(|()| order.steps.perform(files, &self.report)) {
             Ok(true) => {
                 // SAFETY: both arrays are in shared memory, end with null and point to strings there.
                 unsafe { libc::execvpe(program, argv, environment) };
@@ -266,7 +265,7 @@ mod tests {
             (false, None)
         }
 
-        fn take(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool {
+        fn perform(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool {
             report.set((true, None));
             files == [None, None] && self.may_execute
         }
