@@ -1,12 +1,14 @@
 //! Checks README.md and `docs/`: documented commands work, links lead somewhere, and the reference is complete.
 //!
-//! Each `nearfar` line of a `sh` block runs unchanged and in order; only measurements are shortened. The temporary
-//! directory contains links to the repository's `tests`, `crates` and `docs`, and the files that readers of the page
+//! Each `nearfar` line of a `sh` block runs in order and unchanged, except that measurements are shortened and servers get
+//! free ports, because pages are tested concurrently. The temporary directory contains links to the repository's `tests`, `crates` and `docs`, and the files that readers of the page
 //! save: `toml` blocks whose first line is `# NAME.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod ports;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -54,6 +56,15 @@ fn shortened(command: &str) -> String {
     }
 }
 
+/// The command with a free port instead of the one that `--ready` names, wherever it occurs.
+fn with_free_port(command: &str) -> String {
+    let rest = command.split_once("--ready port:").map(|(_, rest)| rest);
+    match rest.and_then(|rest| rest.split_whitespace().next()) {
+        Some(port) => command.replace(port, &ports::free().to_string()),
+        None => command.to_string(),
+    }
+}
+
 /// Messages for requirements that this machine or build lacks.
 const LACKING: &[&str] = &[
     "no such program",
@@ -85,7 +96,7 @@ fn run_command(directory: &Path, command: &str, is_saved: bool) -> bool {
     let programs = Path::new(env!("CARGO_BIN_EXE_nearfar")).parent().expect("the program is in a directory");
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
     let mut shell = Command::new("sh");
-    shell.args(["-c", &shortened(command)]).current_dir(directory).env("PATH", path);
+    shell.args(["-c", &with_free_port(&shortened(command))]).current_dir(directory).env("PATH", path);
     shell.env("NEARFAR_STATE", directory.join("state"));
     let output = shell.env("NEARFAR_STORE", directory.join("results.db")).output().expect("a shell starts");
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+mod ports;
+
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/topologies/models/ryzen5-2600.xml");
 
 fn nearfar(store: &Path, args: &[&str]) -> Command {
@@ -490,8 +492,7 @@ fn server_and_its_load_are_placed_together() {
     if !are_installed("server_and_its_load_are_placed_together", &["redis-server", "redis-benchmark"]) {
         return;
     }
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let port = ports::free();
     let server = format!("redis-server --port {port} --bind 127.0.0.1 --save '' --daemonize no");
     let ready = format!("port:{port}");
     let load = format!("redis-benchmark -p {port} -n 2000 -t get --csv");
@@ -537,8 +538,7 @@ fn server_that_daemonises_is_placed_and_stopped() {
     if !are_installed("server_that_daemonises_is_placed_and_stopped", &["redis-server", "redis-benchmark"]) {
         return;
     }
-    let port =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let port = ports::free();
     let server = format!("redis-server --port {port} --bind 127.0.0.1 --save '' --daemonize yes");
     let load = format!("redis-benchmark -p {port} -n 2000 -t get --csv");
     let flags = ["--ready", &format!("port:{port}"), "--metric", r#""GET","([\d.]+)""#, "--higher-is-better"];

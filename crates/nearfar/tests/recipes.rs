@@ -1,13 +1,13 @@
 //! The recipes of docs/guides/recipes with the real programs: the `sh` blocks of a page run as one script, with another
 //! directory and port, and fewer and shorter trials. A program that is missing is skipped with the reason.
 
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+mod ports;
 #[path = "scratch/mod.rs"]
 #[allow(dead_code)] // other tests use the rest
 mod scratch;
@@ -58,11 +58,6 @@ fn lacking(recipe: &Recipe) -> Option<String> {
     missing.map(|(_, package)| format!("a program is missing (Debian's {package})"))
 }
 
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
-    listener.local_addr().expect("the socket is bound").port().to_string()
-}
-
 /// The command lines of the processes that the script started: their environment names the directory.
 fn left_running(dir: &Path) -> Vec<String> {
     let dir = dir.as_os_str().as_encoded_bytes();
@@ -96,7 +91,7 @@ fn run(recipe: &Recipe) {
     let mut commands = script(&page).replace(DIRECTORY, place.to_str().expect("the path is UTF-8"));
     commands = replace(&commands, "--budget 10m", &format!("--max-trials {TRIALS}"));
     if let Some(port) = recipe.port {
-        commands = replace(&commands, port, &free_port());
+        commands = replace(&commands, port, &ports::free().to_string());
     }
     for (from, to) in recipe.shorter {
         commands = replace(&commands, from, to);
