@@ -1,10 +1,9 @@
 //! Experiments: TOML files that define workloads, parameters and placements. `read` validates the file, `grid` creates
-//! the
-//! plan for a machine, `single_plan` does so for one workload without a file, and `fio_job` converts fio job files.
+//! the plan for a machine, `single_plan` does so for one workload without a file, and `fio_job` converts fio job files.
 //!
 //! ```toml
 //! name = "quick"                     # required, as is question
-//! question = "Does it matter here where threads and memory are?"
+//! question = "Does it matter on this machine which CPUs run a program and which memory it uses?"
 //! boots = ["numa=fake=4"]            # kernel parameters to compare with a boot without them; default none
 //! devices = ["sda"]                  # devices whose interrupts are recorded and routed by irq: parts; default none
 //! [repeat]                           # optional; these are the defaults
