@@ -95,7 +95,7 @@ step read-here cat /proc/$reader/numa_maps
 kill $reader
 step read-fd nearfar --quiet measure --format json command --runs 2 --placement node:1 -- sh -c 'exec 3</data/model; usleep 500000'
 
-# Files with a placement of their own, which the parameter does not change.
+# Files with a separate placement, which the parameter does not change.
 reads files-node '-C 0 -m 0 files:node:2' /data/model 8 cold 2
 reads files-spread '-C 4 files:interleave' /data/model 8 as-found 2
 reads files-local '-C 4 -m 0 files:local' /data/model 8 placed 2

@@ -71,7 +71,7 @@
     const x = box.left + Math.min(box.width / 2, 12);
     const stack = document.elementsFromPoint(x, box.top + box.height / 2);
     const own = stack.indexOf(element);
-    if (own < 0) continue; // scrolled out of its own box
+    if (own < 0) continue; // scrolled out of view
     let below = dark ? [18, 18, 18] : [255, 255, 255];
     for (const lower of stack.slice(own + (element instanceof SVGElement ? 1 : 0)).reverse()) below = over(below, painted(lower));
     const style = getComputedStyle(element);
