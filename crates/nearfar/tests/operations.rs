@@ -34,7 +34,7 @@ fn program() {
     let mut numbers = plan.split(' ').map(|number| number.parse().expect("a number"));
     let seed = numbers.next().expect("a seed");
     let time = Duration::from_secs(numbers.next().expect("seconds"));
-    let plan = Plan { seed, threads: THREADS, pages: PAGES, time, flip_after: numbers.next() };
+    let plan = Plan { seed, threads: THREADS, pages: PAGES, time, operations: 0, flip_after: numbers.next() };
     match checker::run(plan) {
         Ok(counts) => println!("{counts}"),
         Err(error) => {

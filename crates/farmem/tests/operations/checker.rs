@@ -29,7 +29,10 @@ pub struct Plan {
     pub threads: u64,
     /// Maximum number of pages per thread.
     pub pages: usize,
+    /// Minimum duration.
     pub time: Duration,
+    /// Minimum number of operations per thread.
+    pub operations: u64,
     /// After this many operations, a bit of a page is flipped before each further one; the check must detect it.
     pub flip_after: Option<u64>,
 }
@@ -200,7 +203,7 @@ fn work(plan: Plan, thread: u64) -> Result<Counts, String> {
     let weights: u64 = OPERATIONS.iter().map(|(_, weight, _)| weight).sum();
     let (end, flip) = (Instant::now() + plan.time, plan.flip_after.filter(|_| thread == 0));
     for at in 0_u64.. {
-        if Instant::now() >= end {
+        if at >= plan.operations && Instant::now() >= end {
             break;
         }
         if flip.is_some_and(|after| at >= after) {
