@@ -103,8 +103,9 @@ impl PlaceRequest {
             return Ok(None);
         }
         let near = with_unique_names(near, false, self.space.second);
-        let text = format!("classes of placements that differ from {} by moving one thread", winner.name);
         let count = near.len();
+        let classes = if count == 1 { "class of placements that differs" } else { "classes of placements that differ" };
+        let text = format!("{classes} from {} by moving one thread", winner.name);
         let placements: Vec<Placement> = [reference, winner].into_iter().cloned().chain(near).collect();
         let search = self.search(topology, &placements);
         let race = RacePlan { search, places_files: self.places_files, ..self.at_once(&placements, count, text) };

@@ -208,11 +208,9 @@ pub(super) fn steps(
         steps.push(step("raw", routed, format!("{sets}{policies}{interrupts}")));
     }
     steps.extend(facts.into_iter().map(note));
-    steps.push(step(
-        "classes",
-        counted.cpu_sets,
-        "classes of CPU sets: sets are equal if exchanging equivalent parts turns one into the other".into(),
-    ));
+    let classes = if counted.cpu_sets == Count::new(1) { "class" } else { "classes" };
+    let text = format!("{classes} of CPU sets: sets are equal if exchanging equivalent parts turns one into the other");
+    steps.push(step("classes", counted.cpu_sets, text));
     if counted.nodes > 1 {
         let text = "the same, each with a memory policy: kernel, local, interleaved, or bound to one node".into();
         steps.push(step("with memory", counted.with_memory, text));
