@@ -1,8 +1,8 @@
 //! Checks README.md and `docs/`: documented commands work, links lead somewhere, and the reference is complete.
 //!
 //! Each `nearfar` line of a `sh` block runs in order and unchanged, except that measurements are shortened and servers get
-//! free ports, because pages are tested concurrently. The temporary directory contains links to the repository's `tests`, `crates` and `docs`, and the files that readers of the page
-//! save: `toml` blocks whose first line is `# NAME.toml`.
+//! free ports, because pages are tested concurrently. The temporary directory contains links to the repository's `tests`,
+//! `crates` and `docs`, and the files that readers of the page save: `toml` blocks whose first line is `# NAME.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

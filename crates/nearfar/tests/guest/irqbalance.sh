@@ -1,5 +1,5 @@
 
-# irqbalance moves interrupts: some are excluded from it during a run that ends and during one that is killed. After interrupts.sh.
+# irqbalance moves interrupts; one run that ends and one that is killed exclude some. After interrupts.sh.
 if [ -x /bin/irqbalance ]; then
     # Its service creates the directory; without it the socket has a name that cannot be found.
     mkdir -p /run/irqbalance
