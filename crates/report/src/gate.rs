@@ -1,6 +1,6 @@
 //! The result of a gate as text, as Markdown for a pull request, and as `JUnit` XML for a CI server.
 
-use model::analysis::gate::{GateCommand, GateResult, GateVerdict, StoredBaseline};
+use model::analysis::gate::{GateCommand, GateResult, GateVerdict, PAIRS_MAX, StoredBaseline};
 use model::values::record::RunRecord;
 
 use crate::grid::{Grid, GridCell, markdown_text};
@@ -108,6 +108,7 @@ fn change(result: &GateResult) -> String {
 /// Pairs, placement and error rate behind the verdict, and disturbed trials.
 fn sentences(result: &GateResult) -> Vec<String> {
     let mut sentences = basis(result);
+    sentences.extend(result.pairs_needed.map(|needed| more_pairs(result.pairs, needed)));
     let commands = [&result.baseline, &result.candidate];
     let suspect: u32 = commands.iter().map(|command| command.verdicts.suspect).sum();
     let all: u32 = commands.iter().map(|command| command.verdicts.valid + command.verdicts.suspect).sum();
@@ -117,6 +118,22 @@ fn sentences(result: &GateResult) -> Vec<String> {
         sentences.push(format!("{suspect} of {all} trials were disturbed{reason}"));
     }
     sentences
+}
+
+/// States the number of pairs that an undecided gate would need, with two significant digits.
+fn more_pairs(pairs: usize, needed: u64) -> String {
+    if needed > u64::from(PAIRS_MAX) {
+        return format!(
+            "more than the maximum of {PAIRS_MAX} pairs would be needed if the difference and the noise stayed the same: \
+             allow a larger slowdown, or reduce the noise"
+        );
+    }
+    let unit = 10_u64.pow(needed.max(10).ilog10() - 1);
+    let rounded = (needed + unit / 2) / unit * unit;
+    format!(
+        "about {rounded} pairs would be needed if the difference and the noise stayed the same: {:.1} times as many",
+        needed as f64 / pairs as f64
+    )
 }
 
 /// The trials behind the verdict, and its error rate.
@@ -201,6 +218,7 @@ mod tests {
             baseline: command("./old", 0.5),
             candidate: command("./new \"a&b\"", 0.521),
             pairs: 42,
+            pairs_needed: None,
             stored: None,
             slower_percent: Some(4.2),
             ci_low: Some(3.1),
@@ -234,6 +252,17 @@ mod tests {
                 "4 of 84 trials were disturbed: other programs used <CPU 0>",
             ]
         );
+        let undecided = |needed| {
+            sentences(&GateResult { pairs_needed: Some(needed), ..result(GateVerdict::Undecided) }).swap_remove(1)
+        };
+        assert_eq!(
+            undecided(1036),
+            "about 1000 pairs would be needed if the difference and the noise stayed the same: 24.7 times as many"
+        );
+        assert!(undecided(45).starts_with("about 45 pairs") && undecided(9).starts_with("about 9 pairs"));
+        for many in [2001, u64::MAX] {
+            assert!(undecided(many).starts_with("more than the maximum of 2000 pairs"), "{}", undecided(many));
+        }
         let mut invalid = result(GateVerdict::Invalid);
         invalid.candidate.verdicts = VerdictCounts { valid: 1, suspect: 0, invalid: 3 };
         invalid.candidate.reason = Some("it ended with exit status 7".into());

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 /// Time between two states of the service, in seconds.
 const STEP_S: f64 = 0.02;
-/// Standard deviation of the rate in one step. The mean of the 50 steps of a second has 2 %.
+/// Standard deviation of the rate in one step, so that the mean of a second has one of 2 %.
 const STEP_NOISE: f64 = 0.14;
 
 /// Reaction to a switch and noise of the rate.

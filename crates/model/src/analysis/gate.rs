@@ -6,7 +6,7 @@ mod stored;
 use serde::Serialize;
 
 use super::finding::{CellFinding, MetricFinding, RunFinding};
-use crate::stats::statistics::{Side, hodges_lehmann_center, is_proven, sequential_bounds};
+use crate::stats::statistics::{SequentialBounds, Side, hodges_lehmann_center, is_proven, sequential_bounds};
 use crate::values::plan::{GatePlan, Plan};
 use crate::values::record::VerdictCounts;
 use crate::values::units::Nanos;
@@ -16,6 +16,10 @@ pub use stored::{StoredBaseline, StoredSides};
 
 /// Maximum fraction of invalid trials: beyond it, the others are a selection and say little about the command.
 const INVALID_MAX: f64 = 0.1;
+
+/// Maximum number of pairs, so that the trials of a command of a millisecond are still few enough to be evaluated after
+/// each pair. They prove a difference of a tenth of the noise.
+pub const PAIRS_MAX: u32 = 2000;
 
 /// The result of a gate. Field names are part of the JSON contract.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +33,10 @@ pub struct GateResult {
     pub candidate: GateCommand,
     /// Number of blocks in which both commands have a value, or 0 with a stored baseline.
     pub pairs: usize,
+    /// Estimated total number of pairs that would prove a verdict if the difference and the noise stayed the same. `None`
+    /// unless the gate is undecided and has an interval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs_needed: Option<u64>,
     /// The runs with which the candidate is compared; `None` if the baseline ran in the same blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredBaseline>,
@@ -80,8 +88,10 @@ impl GateResult {
         let logs = log_slowdowns(of_baseline, of_candidate);
         let bounds = sequential_bounds(&logs, gate.error_rate);
         let centre = hodges_lehmann_center(&logs, 1.0 - 2.0 * gate.error_rate, 0);
+        let verdict = verdict(&gate, [baseline, candidate], &logs);
+        let needed = centre.and_then(|centre| pairs_needed(&logs, bounds, centre.value, gate.max_slower.ln_1p()));
         Some(Self {
-            verdict: verdict(&gate, [baseline, candidate], &logs),
+            verdict,
             metric: of_baseline.name.clone(),
             unit: of_baseline.unit.clone(),
             better: of_baseline.better,
@@ -89,6 +99,7 @@ impl GateResult {
             baseline: GateCommand::new(baseline),
             candidate: GateCommand::new(candidate),
             pairs: logs.len(),
+            pairs_needed: needed.filter(|_| verdict.is_open()),
             stored: None,
             slower_percent: centre.map(|centre| percent(centre.value)),
             ci_low: bounds.low.map(percent),
@@ -144,6 +155,15 @@ fn verdict(gate: &GatePlan, sides: [&CellFinding; 2], logs: &[f64]) -> GateVerdi
     } else {
         GateVerdict::Undecided
     }
+}
+
+/// Estimates the number of pairs after which the bound between the centre and the allowed slowdown excludes the latter:
+/// its distance from the centre decreases with the square root of the number of pairs. `None` without that bound.
+fn pairs_needed(logs: &[f64], bounds: SequentialBounds, centre: f64, allowed: f64) -> Option<u64> {
+    let bound = if centre < allowed { bounds.high? } else { bounds.low? };
+    let ratio = (bound - centre) / (allowed - centre);
+    // The conversion saturates if the centre is the limit.
+    Some((logs.len() as f64 * ratio * ratio).ceil() as u64)
 }
 
 /// Minimum number of trials of which the fraction of invalid ones is judged: three of the first trials may fail.

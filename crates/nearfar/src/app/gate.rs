@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::analysis::compare::{ComparedRun, ComparisonRequest, compare, repeated_runs};
 use model::analysis::finding::{CellFinding, RunFinding};
-use model::analysis::gate::{GateResult, StoredSides};
+use model::analysis::gate::{GateResult, PAIRS_MAX, StoredSides};
 use model::experiments::experiment::{CommandList, PlanOptions};
 use model::values::plan::{By, GatePlan, Plan, StoppingRule};
 use model::values::record::RunRecord;
@@ -39,10 +39,6 @@ pub struct BaselineRequest {
 
 /// Minimum number of trials of a candidate with a stored baseline.
 const TRIALS_MIN: u32 = 8;
-
-/// Maximum number of pairs, so that the trials of a command of a millisecond are still few enough to be evaluated after
-/// each pair. They prove a difference of a tenth of the noise.
-const PAIRS_MAX: u32 = 2000;
 
 /// Runs both commands until the verdict is proven or the budget is spent.
 pub fn gate(request: &GateRequest) -> Result<(RunResult, GateResult), CliError> {

@@ -63,6 +63,7 @@ impl GateResult {
             },
             candidate: GateCommand::new(sides.candidate),
             pairs: 0,
+            pairs_needed: None,
             stored: Some(StoredBaseline {
                 runs: ids.iter().map(|id| (*id).to_string()).collect(),
                 trials: runs.iter().map(|run| run.len()).sum(),

@@ -1,5 +1,8 @@
 //! Verdicts of gates from findings with fixed samples.
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use super::*;
 use crate::analysis::compare::tests::{cell, finding, record};
 
@@ -45,6 +48,36 @@ fn interval_agrees_with_the_verdict() {
     assert!(slow.ci_low.unwrap() > 3.0 && slow.ci_low < slow.slower_percent && slow.slower_percent < slow.ci_high);
     let equal = result(Better::Lower, 40, 1.0);
     assert!(equal.ci_high.unwrap() < 3.0, "{equal:?}");
+}
+
+/// Samples around 1 with an approximately normal noise of 7 %.
+fn noisy(random: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
+    (0..count).map(|_| 1.0 + 0.07 * ((0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0)).collect()
+}
+
+/// Gates that are undecided after 40 pairs need, in the median, about as many pairs as estimated then.
+#[test]
+fn undecided_gate_estimates_the_pairs_that_it_needs() {
+    let mut ratios: Vec<f64> = (0..60)
+        .filter_map(|seed| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            let [old, new] = [(); 2].map(|()| noisy(&mut random, 1500));
+            let sides = |count: usize| {
+                let side = |name, samples: &[f64]| cell(name, "kernel", Better::Lower, &samples[..count]);
+                finding(vec![side("./old", &old), side("./new", &new)])
+            };
+            let needed = GateResult::of(&plan(THREE_PERCENT), &sides(40))?.pairs_needed?;
+            let is_open = |count: &usize| GateVerdict::of(&plan(THREE_PERCENT), &sides(*count)).unwrap().is_open();
+            let actual = (40..1500).step_by(10).find(|count| !is_open(count)).unwrap_or(1500);
+            Some(actual as f64 / needed as f64)
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    assert!(ratios.len() > 30, "most gates are undecided after 40 pairs: {ratios:?}");
+    assert!((0.5..2.0).contains(&ratios[ratios.len() / 2]), "{ratios:?}");
+    let decided = result(Better::Lower, 40, 1.0);
+    assert_eq!((decided.verdict, decided.pairs_needed), (GateVerdict::Passed, None));
+    assert_eq!(result(Better::Lower, 4, 2.0).pairs_needed, None, "four pairs have no interval");
 }
 
 #[test]

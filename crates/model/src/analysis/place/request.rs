@@ -39,12 +39,12 @@ pub struct MetricLabel {
 /// Assumption of the search about the command before its first trial.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum PriorChoice {
-    /// Nothing.
+    /// No assumption.
     None,
-    /// It is like one of many kinds of programs on this machine.
+    /// The command resembles one of many kinds of programs on this machine.
     #[default]
     Topology,
-    /// Or like one of these programs, which were measured before.
+    /// The command may also resemble one of these programs, which were measured before.
     Store(Vec<EarlierRun>),
 }
 
