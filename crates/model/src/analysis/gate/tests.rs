@@ -55,7 +55,7 @@ fn noisy(random: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
     (0..count).map(|_| 1.0 + 0.07 * ((0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0)).collect()
 }
 
-/// Gates that are undecided after 40 pairs need, in the median, about as many pairs as estimated then.
+/// Gates that are undecided after 40 pairs need, in the median, between half and all of the pairs that were estimated then.
 #[test]
 fn undecided_gate_estimates_the_pairs_that_it_needs() {
     let mut ratios: Vec<f64> = (0..60)
@@ -74,7 +74,7 @@ fn undecided_gate_estimates_the_pairs_that_it_needs() {
         .collect();
     ratios.sort_by(f64::total_cmp);
     assert!(ratios.len() > 30, "most gates are undecided after 40 pairs: {ratios:?}");
-    assert!((0.5..2.0).contains(&ratios[ratios.len() / 2]), "{ratios:?}");
+    assert!((0.5..1.0).contains(&ratios[ratios.len() / 2]), "{ratios:?}");
     let decided = result(Better::Lower, 40, 1.0);
     assert_eq!((decided.verdict, decided.pairs_needed), (GateVerdict::Passed, None));
     assert_eq!(result(Better::Lower, 4, 2.0).pairs_needed, None, "four pairs have no interval");
