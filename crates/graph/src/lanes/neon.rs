@@ -15,7 +15,7 @@ pub(crate) struct Neon;
 /// Lanes of one vector.
 const LANES: usize = 4;
 
-/// For each mask of four lanes: the shuffle that moves its lanes to the front.
+/// Indexed by a mask of four lanes: the byte shuffle that moves the selected lanes to the front.
 static PACKED: [[u8; 16]; 16] = packed();
 
 const fn packed() -> [[u8; 16]; 16] {
@@ -75,8 +75,8 @@ fn sums(values: uint32x4_t, before: uint32x4_t) -> uint32x4_t {
     }
 }
 
-// SAFETY (of all functions here): NEON is part of 64-bit ARM, and all accesses are within the memory that the trait
-// requires.
+// SAFETY (of all functions here): every 64-bit ARM CPU has NEON, and only memory is accessed that the trait requires to
+// be accessible.
 impl Lanes for Neon {
     type Vector = [uint32x4_t; LANES];
 

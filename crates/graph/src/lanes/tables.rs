@@ -4,6 +4,7 @@
 pub(super) static SHUFFLES: [[u8; 16]; 256] = shuffles();
 /// For each byte of length codes: the total size of its four values.
 pub(super) static LENGTHS: [u8; 256] = lengths();
+
 const fn width(codes: usize, value: usize) -> usize {
     (codes >> (2 * value) & 3) + 1
 }

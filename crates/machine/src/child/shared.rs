@@ -117,8 +117,8 @@ impl SharedStrings {
         let start = free.next_multiple_of(align_of::<T>());
         let end = start.checked_add(size_of_val(values)).filter(|end| *end <= Self::BYTES);
         *free = end.ok_or_else(|| io::Error::from_raw_os_error(libc::E2BIG))?;
-        // SAFETY: the range lies within the mapping, is aligned, and is not borrowed. Forks read it only after they have
-        // received an order.
+        // SAFETY: the range is aligned and within the mapping, and nothing borrows it. A fork reads it only when it has
+        // received an order, which is sent after this write.
         unsafe {
             let to = self.0.start.add(start).cast::<T>().as_ptr();
             ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());

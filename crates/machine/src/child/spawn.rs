@@ -12,14 +12,14 @@ use libc::{c_char, c_int, c_void};
 
 use crate::syscall::checked;
 
-/// Words of the stack of a process until its exec. The search in PATH needs about 8 KiB (execvpe(3)).
+/// Size of the stack on which a new process runs until exec, in words. The search in PATH needs about 8 KiB (execvpe(3)).
 const STACK_WORDS: usize = (256 << 10) / size_of::<u128>();
 /// Exit status of a process that executed no program.
 pub(super) const FAILED: c_int = 127;
 /// Highest signal of Linux.
 const SIGNALS: std::ops::RangeInclusive<c_int> = 1..=64;
 
-/// The stack of a process until its exec.
+/// The stack on which a new process runs until exec.
 pub(super) struct Stack(Vec<u128>);
 
 impl Stack {

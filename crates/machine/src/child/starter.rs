@@ -47,7 +47,7 @@ pub(super) trait Steps: Copy {
     /// Returns the report of a process before its first step.
     fn no_report() -> Self::Report;
 
-    /// Performs the steps. If it returns false, the program is not executed.
+    /// Performs the steps. Returns whether the program may be executed.
     fn perform(&self, files: [Option<RawFd>; 2], report: &Shared<Self::Report>) -> bool;
 
     /// Called if the program could not be executed.
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn program_starts_with_the_signals_that_std_gives_it() {
-        // Blocked, ignored and handled. Signals from 32 belong to the C library.
+        // The masks of blocked, ignored and handled signals, without those from 32 on, which the C library may reserve.
         let signals = |status: &str| -> Vec<u64> {
             let masks = status.lines().filter_map(|line| line.strip_prefix("Sig")?.split_once(":\t"));
             let masks = masks.filter(|(name, _)| ["Blk", "Ign", "Cgt"].contains(name));

@@ -55,7 +55,7 @@ fn noisy(random: &mut ChaCha8Rng, count: usize) -> Vec<f64> {
     (0..count).map(|_| 1.0 + 0.07 * ((0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0)).collect()
 }
 
-/// Gates that are undecided after 40 pairs need, in the median, between half and all of the pairs that were estimated then.
+/// In the median, gates that are undecided after 40 pairs need between half and all of the pairs estimated then.
 #[test]
 fn undecided_gate_estimates_the_pairs_that_it_needs() {
     let mut ratios: Vec<f64> = (0..60)
