@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::analysis::live::{
-    LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState, LiveStep, WASH_OUT_STEP,
+    AffinityChange, CpuTotals, CpuUse, LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState,
+    LiveStep, WASH_OUT_STEP,
 };
 use model::stats::switchback::{ArmId, SwitchSample};
 
@@ -27,11 +28,11 @@ pub struct Reading {
 
 /// A running service with a metric and guards.
 pub trait LiveService {
-    /// Places the service.
+    /// Places the service, and returns the number of threads that were changed.
     ///
     /// # Errors
     /// Why this is not possible; the experiment then ends.
-    fn place(&mut self, arm: ArmId) -> Result<(), String>;
+    fn place(&mut self, arm: ArmId) -> Result<usize, String>;
 
     /// Checks that the service has had a placement until now.
     ///
@@ -44,6 +45,11 @@ pub trait LiveService {
     /// # Errors
     /// Why it cannot be read; the experiment then ends.
     fn read(&mut self) -> Result<Reading, String>;
+
+    /// Returns the use of CPUs so far; `None` if unknown.
+    fn cpu_totals(&mut self) -> Option<CpuTotals> {
+        None
+    }
 
     /// Returns whether the guards hold, as far as it was seen since the last placement.
     fn guards(&mut self) -> GuardState {
@@ -177,7 +183,8 @@ impl Experiment<'_> {
     }
 
     fn sampled_period(&mut self, arm: ArmId, block: &LiveBlock, at_s: f64) -> Step<()> {
-        let (from, began) = (self.previous, self.begin(arm)?);
+        let (from, (began, change)) = (self.previous, self.begin(arm)?);
+        let totals = self.service.cpu_totals();
         let first = self.reading()?;
         let (mut samples, mut last) = (Vec::new(), first);
         for step in 1..=(block.length.as_millis() / WASH_OUT_STEP.as_millis()) as u32 {
@@ -187,21 +194,30 @@ impl Experiment<'_> {
             samples.extend(value(last.1, next.1).map(|value| SwitchSample { since_s, value }));
             last = next;
         }
-        let evidence = LiveEvidence { from, samples, ..LiveEvidence::default() };
+        let cpu_use = self.cpu_use_since(totals);
+        let evidence = LiveEvidence { from, samples, change: Some(change), cpu_use, ..LiveEvidence::default() };
         Ok(self.add_period(arm, block, at_s, value(first.1, last.1), evidence)?)
     }
 
     fn measured_period(&mut self, arm: ArmId, block: &LiveBlock, at_s: f64) -> Step<()> {
-        let (from, began) = (self.previous, self.begin(arm)?);
+        let (from, (began, change)) = (self.previous, self.begin(arm)?);
         let measured = block.length.saturating_sub(block.wash_out);
+        self.wait_until(began + block.wash_out)?;
+        let totals = self.service.cpu_totals();
         let mut readings = Vec::new();
         for share in [0.0, 0.5, 1.0] {
             self.wait_until(began + block.wash_out + measured.mul_f64(share))?;
             readings.push(self.reading()?.1);
         }
         let halves = value(readings[0], readings[1]).zip(value(readings[1], readings[2]));
-        let evidence = LiveEvidence { from, halves, ..LiveEvidence::default() };
+        let cpu_use = self.cpu_use_since(totals);
+        let evidence = LiveEvidence { from, halves, change: Some(change), cpu_use, ..LiveEvidence::default() };
         Ok(self.add_period(arm, block, at_s, value(readings[0], readings[2]), evidence)?)
+    }
+
+    fn cpu_use_since(&mut self, before: Option<CpuTotals>) -> Option<CpuUse> {
+        let (before, after) = before.zip(self.service.cpu_totals())?;
+        CpuUse::between(&before, &after)
     }
 
     /// Records a period, which counts if its placement is verified.
@@ -228,11 +244,13 @@ impl Experiment<'_> {
     }
 
     /// Places the service and returns the time since which it has the placement.
-    fn begin(&mut self, arm: ArmId) -> Early<Duration> {
+    fn begin(&mut self, arm: ArmId) -> Early<(Duration, AffinityChange)> {
         self.has_changed = true;
-        self.service.place(arm).map_err(stopped)?;
+        let before = self.service.now();
+        let threads = self.service.place(arm).map_err(stopped)?;
         self.previous = arm;
-        Ok(self.service.now())
+        let now = self.service.now();
+        Ok((now, AffinityChange { threads, seconds: now.saturating_sub(before).as_secs_f64() }))
     }
 
     fn reading(&mut self) -> Early<(Duration, Reading)> {

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use model::analysis::live::CpuTotals;
+use model::values::id_set::CpuSet;
+use model::values::units::Nanos;
 
 use crate::proc::{Proc, parse_pressure};
 use crate::service_threads::ServiceThreads;
-use crate::{cgroup, sysfs};
+use crate::{cgroup, cpu_times, sysfs};
 
 /// A thread: process, thread id, and time of its start in ticks since boot, because ids are reused.
 type ThreadId = (u32, u32, u64);
@@ -14,45 +18,66 @@ type ThreadId = (u32, u32, u64);
 /// Readings after which a thread that was not listed has ended. A list may lack threads if others end meanwhile.
 const MISSED_MAX: u32 = 3;
 
+/// Times that the threads of a service have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    pub ran: Duration,
+    /// For which they were ready and waited for a CPU.
+    pub waited: Duration,
+}
+
 #[derive(Debug)]
 struct Seen {
-    ran: Duration,
+    times: ThreadTimes,
     /// Readings since.
     missed: u32,
 }
 
-/// CPU time of the threads of a service.
+/// CPU time of the threads of a service, and time for which they waited for a CPU.
 ///
 /// The time of a thread between its last reading and its end is lost.
 #[derive(Debug)]
 pub struct ServiceCpuTime {
     threads: ServiceThreads,
     seen: BTreeMap<ThreadId, Seen>,
-    total: Duration,
+    total: ThreadTimes,
+    began: Instant,
 }
 
 impl ServiceCpuTime {
     /// Begins with 0.
     pub fn new(threads: ServiceThreads) -> Self {
-        let mut time = Self { threads, seen: BTreeMap::new(), total: Duration::ZERO };
+        let mut time = Self { threads, seen: BTreeMap::new(), total: ThreadTimes::default(), began: Instant::now() };
         time.read();
-        time.total = Duration::ZERO;
+        time.total = ThreadTimes::default();
         time
     }
 
-    /// Returns the time that all threads have used since [`Self::new`].
-    pub fn read(&mut self) -> Duration {
+    /// Returns the times of all threads since [`Self::new`].
+    pub fn read(&mut self) -> ThreadTimes {
         let proc = Proc::live();
         self.seen.values_mut().for_each(|seen| seen.missed += 1);
         for (pid, tid) in self.threads.masks().into_keys() {
             let Some(stat) = proc.thread_stat(pid, tid) else { continue };
-            let Some((ran, _)) = proc.thread_times(pid, tid) else { continue };
-            let ran = Duration::from_nanos(ran.0);
-            let before = self.seen.insert((pid, tid, stat.started), Seen { ran, missed: 0 });
-            self.total += ran.saturating_sub(before.map_or(Duration::ZERO, |seen| seen.ran));
+            let Some((ran, waited)) = proc.thread_times(pid, tid) else { continue };
+            let times = ThreadTimes { ran: Duration::from_nanos(ran.0), waited: Duration::from_nanos(waited.0) };
+            let before = self.seen.insert((pid, tid, stat.started), Seen { times, missed: 0 });
+            let before = before.map_or_else(ThreadTimes::default, |seen| seen.times);
+            self.total.ran += times.ran.saturating_sub(before.ran);
+            self.total.waited += times.waited.saturating_sub(before.waited);
         }
         self.seen.retain(|_, seen| seen.missed <= MISSED_MAX);
         self.total
+    }
+
+    /// Returns the times of all threads and of these CPUs; `None` if the kernel does not report those of CPUs.
+    pub fn totals(&mut self, cpus: &CpuSet) -> Option<CpuTotals> {
+        let at = self.began.elapsed();
+        let of_cpus = cpu_times::now().and_then(|times| cpu_times::of(&times, cpus)).ok()?;
+        let ThreadTimes { ran, waited } = self.read();
+        let duration = |time: Nanos| Duration::from_nanos(time.0);
+        let (busy, stolen) = (duration(of_cpus.busy()), duration(of_cpus.steal));
+        Some(CpuTotals { at, service: ran, waited, busy, stolen })
     }
 }
 
@@ -96,6 +121,8 @@ impl CpuPressure {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use model::analysis::live::CpuUse;
+
     use super::*;
 
     #[test]
@@ -108,16 +135,16 @@ mod tests {
             .unwrap();
         let threads = ServiceThreads::of_tree(shell.id()).unwrap();
         let mut time = ServiceCpuTime::new(threads.clone());
-        assert!(time.read() < Duration::from_secs(1));
+        assert!(time.read().ran < Duration::from_secs(1));
         std::io::Write::write_all(&mut shell.stdin.as_mut().unwrap(), b"go\n").unwrap();
         let mut line = [0; 5];
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
-        let used = time.read();
+        let used = time.read().ran;
         assert!(used > Duration::from_millis(1), "{used:?}");
-        assert!(time.read() >= used, "it only grows");
+        assert!(time.read().ran >= used, "it only grows");
         drop(shell.stdin.take());
         shell.wait().unwrap();
-        assert!(time.read() >= used, "ended threads keep what they have used");
+        assert!(time.read().ran >= used, "ended threads keep what they have used");
     }
 
     #[test]
@@ -127,5 +154,25 @@ mod tests {
         sleeping.kill().and_then(|()| sleeping.wait()).unwrap();
         let error = refused.expect_err("this process is in the same cgroup");
         assert!(error.contains("in its cgroup") || error.contains("cgroup v2"), "{error}");
+    }
+
+    /// Two programs of one thread each share a CPU, so that the one that is observed runs for half of the time, and waits
+    /// for the other half.
+    #[test]
+    fn time_of_other_programs_on_its_cpus_is_counted() {
+        let cpu = CpuSet::parse_list(&crate::affinity::mask_of(0).unwrap().iter().next().unwrap().to_string()).unwrap();
+        let spin = || Command::new("taskset").args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]).spawn();
+        let (mut service, mut other) = (spin().unwrap(), spin().unwrap());
+        let mut time = ServiceCpuTime::new(ServiceThreads::of_tree(service.id()).unwrap());
+        let before = time.totals(&cpu).expect("/proc/stat is readable");
+        std::thread::sleep(Duration::from_secs(2));
+        let used = CpuUse::between(&before, &time.totals(&cpu).unwrap()).expect("two seconds");
+        for child in [&mut service, &mut other] {
+            child.kill().and_then(|()| child.wait()).unwrap();
+        }
+        // Other tests run on this CPU, too.
+        assert!(used.service > 0.05 && used.service < 0.7, "{used:?}");
+        assert!(used.others > 0.2 && used.waiting > 0.2, "{used:?}");
+        assert!(used.service + used.others + used.stolen < 1.2, "{used:?}");
     }
 }

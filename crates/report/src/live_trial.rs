@@ -1,10 +1,10 @@
 //! The result of an experiment on a running service, as text.
 
-use model::analysis::live::{FreshPairs, GuardViolation, LiveAnswer, LivePeriod, LiveTrial};
+use model::analysis::live::{CpuUse, FreshPairs, GuardViolation, LiveAnswer, LivePeriod, LiveTrial};
 use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
 use crate::grid::{CellKind, Grid, GridCell};
-use crate::number::significant;
+use crate::number::{percent_size, significant};
 use crate::residency::paragraph;
 use crate::style::{TextStyle, Tone, clean, with_symbol};
 
@@ -108,12 +108,14 @@ fn no_claim(reason: &NoClaim) -> String {
 }
 
 pub(crate) fn grid(trial: &LiveTrial) -> Grid {
-    let mut grid = Grid::new(&["placement", "CPUs", &trial.quantity, "periods", "in the race", "left"])
-        .numbers(&[&trial.quantity, "periods", "in the race"])
-        .holding(CellKind::Text, &["CPUs", "left"]);
+    let mut grid =
+        Grid::new(&["placement", "CPUs", &trial.quantity, "periods", "in the race", "others", "waiting", "left"])
+            .numbers(&[&trial.quantity, "periods", "in the race", "others", "waiting"])
+            .holding(CellKind::Text, &["CPUs", "left"]);
     for (at, placement) in trial.placements.iter().enumerate() {
         let arm = ArmId(at as u32);
         let (rate, periods) = trial.rate(arm);
+        let used = trial.cpu_use(arm);
         let change = trial.race.iter().find(|(other, _)| *other == arm).and_then(|(_, change)| change.as_ref());
         let left = trial.dropped.iter().find(|dropped| dropped.arm == arm).map(|dropped| match dropped.reason {
             DropReason::Worse => "worse",
@@ -128,6 +130,8 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
             ),
             GridCell::plain(&periods.to_string()),
             GridCell::plain(&change.map_or_else(|| "–".into(), change_text)),
+            GridCell::plain(&used.map_or_else(|| "–".into(), |(used, cpus)| share_of(used.others, cpus))),
+            GridCell::plain(&used.map_or_else(|| "–".into(), |(used, _)| format!("{:.1}", used.waiting))),
             GridCell::plain(left.unwrap_or_default()),
         ]);
     }
@@ -142,8 +146,21 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
             clean(&trial.metric)
         ));
     }
+    if trial.cpu_use(ArmId::BASELINE).is_some() {
+        notes.push(
+            "Others: share of the placement's CPUs that other programs used; waiting: threads of the service that waited for a CPU, on average"
+                .into(),
+        );
+    }
     notes.extend(trial.violations.iter().map(|violation| violation_note(trial, violation)));
     notes.extend(unproven_note(trial));
+    notes.extend(load_note(
+        trial,
+        "Other programs, which include clients on this machine, used",
+        CpuUse::has_others,
+        |used| used.others,
+    ));
+    notes.extend(load_note(trial, "The hypervisor took", CpuUse::has_steal, |used| used.stolen));
     match trial.pinned_threads {
         0 => {}
         1 => notes.push("1 thread is bound by the program itself and was not changed".into()),
@@ -161,6 +178,31 @@ fn unproven_note(trial: &LiveTrial) -> Option<String> {
         1 => format!("1 period does not count, after {at_s:.1} s: {reason}"),
         more => format!("{more} periods do not count, the first after {at_s:.1} s: {reason}"),
     })
+}
+
+/// `34 %` of a number of CPUs.
+fn share_of(used: f64, cpus: usize) -> String {
+    format!("{} %", percent_size(100.0 * used / cpus as f64))
+}
+
+/// `The hypervisor took these shares of the CPUs' time: 7 % (as found), 0.1 % (node:1). The answer depends on that`, if the
+/// share is high under any placement.
+fn load_note(
+    trial: &LiveTrial,
+    taken: &str,
+    is_much: fn(&CpuUse, usize) -> bool,
+    part: fn(&CpuUse) -> f64,
+) -> Option<String> {
+    let arms = (0..trial.placements.len() as u32).map(ArmId);
+    let used: Vec<(ArmId, CpuUse, usize)> =
+        arms.filter_map(|arm| trial.cpu_use(arm).map(|(used, cpus)| (arm, used, cpus))).collect();
+    if !used.iter().any(|(_, used, cpus)| is_much(used, *cpus)) {
+        return None;
+    }
+    let of_arm =
+        |(arm, used, cpus): &(ArmId, CpuUse, usize)| format!("{} ({})", share_of(part(used), *cpus), name(trial, *arm));
+    let shares: Vec<String> = used.iter().map(of_arm).collect();
+    Some(format!("{taken} these shares of the CPUs' time: {}. The answer depends on that", shares.join(", ")))
 }
 
 /// `node:1 left after 83.2 s, because guard 'tcp:80>100' was violated (17); …`.
@@ -197,6 +239,12 @@ pub(crate) mod tests {
         Change { value, interval, p_value: 0.001, blocks: 32 }
     }
 
+    /// Of `as found` and `node:0`.
+    const USED: [CpuUse; 2] = [
+        CpuUse { service: 4.0, others: 2.2, waiting: 0.31, stolen: 0.1 },
+        CpuUse { service: 4.2, others: 0.05, waiting: 0.04, stolen: 0.0 },
+    ];
+
     pub(crate) fn trial(answer: LiveAnswer) -> LiveTrial {
         let placement = |name: &str, cpus: &str| LivePlacement {
             name: name.into(),
@@ -210,7 +258,7 @@ pub(crate) mod tests {
             phase,
             rate,
             unproven: rate.is_none().then(|| "thread 8 of process 7 may run on CPU 3".into()),
-            evidence: LiveEvidence::default(),
+            evidence: LiveEvidence { cpu_use: USED.get(arm as usize).copied(), ..LiveEvidence::default() },
         };
         let periods = vec![
             period(0, LivePhase::WashOut, Some(5.0)),
@@ -253,6 +301,23 @@ pub(crate) mod tests {
             "live_trial",
             text(LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change: change(0.031) }))
         );
+    }
+
+    #[test]
+    fn much_use_by_others_is_noted() {
+        let mut trial = trial(LiveAnswer::Unfinished);
+        let notes_with = |trial: &LiveTrial| notes(trial).into_iter().filter(|note| note.contains("shares")).collect();
+        let few: Vec<String> = notes_with(&trial);
+        assert!(few.is_empty(), "2.2 of 24 CPUs are less than a tenth: {few:?}");
+        for period in &mut trial.periods {
+            let used = period.evidence.cpu_use.get_or_insert_default();
+            (used.others, used.stolen) = (1.3 * used.others, 6.0 * used.stolen);
+        }
+        let many: Vec<String> = notes_with(&trial);
+        insta::assert_snapshot!("live_trial_load", many.join("\n"));
+        trial.wash_out_s = None;
+        let unsettled: Vec<String> = notes_with(&trial);
+        assert!(unsettled[0].ends_with(": 11.9 % (as found). The answer depends on that"), "{unsettled:?}");
     }
 
     #[test]

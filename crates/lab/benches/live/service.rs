@@ -63,12 +63,12 @@ impl<'a> Simulated<'a> {
 }
 
 impl LiveService for Simulated<'_> {
-    fn place(&mut self, arm: ArmId) -> Result<(), String> {
+    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
         if arm != self.arm {
             self.since_switch_s = if arm == ArmId::BASELINE { f64::MAX } else { 0.0 };
         }
         self.arm = arm;
-        Ok(())
+        Ok(1)
     }
 
     fn verify(&mut self, _: ArmId) -> Result<(), String> {

@@ -111,7 +111,7 @@ impl Experiment<'_> {
         if arm == ArmId::BASELINE {
             self.violated_baselines += 1;
         } else {
-            let restored = self.begin(ArmId::BASELINE)?;
+            let (restored, _) = self.begin(ArmId::BASELINE)?;
             restored_after_s = Some(restored.saturating_sub(violated.since).as_secs_f64());
         }
         Ok(GuardViolation {

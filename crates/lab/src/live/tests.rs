@@ -28,6 +28,8 @@ struct Simulated {
     placed: usize,
     placed_at: Duration,
     guard: Option<SimulatedGuard>,
+    /// CPU time of other programs on the CPUs of the placement.
+    others: Duration,
     /// Whether the service is slow in this period by chance, and violates the guard.
     is_slow: bool,
 }
@@ -74,6 +76,7 @@ impl Simulated {
             placed: 0,
             placed_at: Duration::ZERO,
             guard: None,
+            others: Duration::ZERO,
             is_slow: false,
         }
     }
@@ -88,13 +91,13 @@ impl Simulated {
 }
 
 impl LiveService for Simulated {
-    fn place(&mut self, arm: ArmId) -> Result<(), String> {
+    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
         self.arm = arm;
         self.placed_at = self.now;
         let share = self.guard.as_ref().map_or(0.0, |guard| guard.slow_share);
         self.is_slow = share > 0.0 && self.random() < 2.0 * share - 1.0;
         self.placed += 1;
-        Ok(())
+        Ok(7)
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
@@ -105,6 +108,12 @@ impl LiveService for Simulated {
     fn read(&mut self) -> Result<Reading, String> {
         let reading = Reading { total: self.total, base: self.now.as_secs_f64() };
         if self.total < self.fails_at { Ok(reading) } else { Err("no socket listens on port 7".into()) }
+    }
+
+    /// Other programs use half of a CPU, and a tenth of one under the placement found.
+    fn cpu_totals(&mut self) -> Option<CpuTotals> {
+        let busy = self.others;
+        Some(CpuTotals { at: self.now, busy, ..CpuTotals::default() })
     }
 
     fn guards(&mut self) -> GuardState {
@@ -132,6 +141,8 @@ impl LiveService for Simulated {
             // A slow drift by a tenth.
             let drift = 1.0 + 0.1 * (TAU * self.now.as_secs_f64() / 300.0).sin();
             self.total += step_s * self.rate * drift * (1.0 + 0.1 * self.random());
+            let others = if self.arm == ArmId::BASELINE { 0.1 } else { 0.5 };
+            self.others += Duration::from_secs_f64(step_s * others);
             self.now += Duration::from_secs_f64(step_s);
         }
     }
@@ -187,6 +198,17 @@ fn planted_best_placement_is_found() {
         // The change of 15 % decays to 2 % within two time constants.
         assert!((0.2..1.5).contains(&wash_out), "{seed}: {wash_out} s");
         assert!(run.state.end_s() < 15.0 * 60.0, "{seed}: {} s", run.state.end_s());
+    }
+}
+
+#[test]
+fn periods_have_the_use_of_cpus_under_their_placement() {
+    let run = experiment(&mut Simulated::new(&[1000.0, 1050.0], 3), 3);
+    for LivePeriod { arm, evidence, .. } in run.state.periods() {
+        let used = evidence.cpu_use.expect("each period has it");
+        let expected = if *arm == ArmId::BASELINE { 0.1 } else { 0.5 };
+        assert!((used.others - expected).abs() < 1e-6, "{arm:?}: {used:?}");
+        assert_eq!(evidence.change, Some(AffinityChange { threads: 7, seconds: 0.0 }));
     }
 }
 

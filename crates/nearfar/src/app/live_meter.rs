@@ -114,7 +114,7 @@ impl LiveMeter {
         match &mut self.source {
             Source::CpuPer(time, work) => {
                 let base = work.value(self.limit)?;
-                Ok(Reading { total: time.read().as_secs_f64(), base })
+                Ok(Reading { total: time.read().ran.as_secs_f64(), base })
             }
             other => other.value(self.limit).map(|total| Reading { total, base: now_s() }),
         }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use lab::live::{GuardState, LiveService, Reading};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
-use model::analysis::live::{TcpTraffic, check_sizes};
+use machine::service_usage::ServiceCpuTime;
+use model::analysis::live::{CpuTotals, TcpTraffic, check_sizes};
 use model::hint::Hinted;
 use model::stats::switchback::ArmId;
 use model::values::id_set::CpuSet;
@@ -25,6 +26,7 @@ pub struct PlacedService {
     visible: Vec<CpuSet>,
     /// Affinities that the program has set itself.
     pinned: BTreeSet<CpuSet>,
+    cpu_time: ServiceCpuTime,
     meter: LiveMeter,
     guards: Vec<GuardWatch>,
     began: Instant,
@@ -56,7 +58,8 @@ impl PlacedService {
         let now = Instant::now();
         let connections = Connections { read: now, before: TcpTraffic::default(), periods: BTreeMap::new() };
         let arm = ArmId::BASELINE;
-        Self { threads, masks, visible, pinned, meter, guards, began: now, arm, placed: now, connections }
+        let cpu_time = ServiceCpuTime::new(threads.clone());
+        Self { threads, masks, visible, pinned, cpu_time, meter, guards, began: now, arm, placed: now, connections }
     }
 
     /// Begins another period of connections.
@@ -80,7 +83,7 @@ impl PlacedService {
 }
 
 impl LiveService for PlacedService {
-    fn place(&mut self, arm: ArmId) -> Result<(), String> {
+    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
         if self.threads.masks().is_empty() {
             return Err("the service has ended".into());
         }
@@ -88,10 +91,10 @@ impl LiveService for PlacedService {
         // Not that of the placement itself: the kernel reports "any CPU" as the CPUs that the cpuset allows.
         let others = self.visible.iter().enumerate().filter(|(other, _)| *other != at);
         let from: Vec<Mask> = others.map(|(_, cpus)| Mask::Only(cpus.clone())).collect();
-        self.threads.replace(&from, &self.masks[at]).map(drop).map_err(|error| error.to_string())?;
+        let changed = self.threads.replace(&from, &self.masks[at]).map_err(|error| error.to_string())?;
         self.record_connections();
         (self.arm, self.placed) = (arm, Instant::now());
-        Ok(())
+        Ok(changed)
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
@@ -107,6 +110,11 @@ impl LiveService for PlacedService {
         self.check_connections()?;
         let began = self.began;
         self.meter.read(|| began.elapsed().as_secs_f64())
+    }
+
+    fn cpu_totals(&mut self) -> Option<CpuTotals> {
+        let placed = self.visible[self.arm.0 as usize].clone();
+        self.cpu_time.totals(&self.pinned.iter().fold(placed, |all, cpus| all.union(cpus)))
     }
 
     fn guards(&mut self) -> GuardState {

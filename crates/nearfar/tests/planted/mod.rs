@@ -76,7 +76,7 @@ pub fn periods(record: &LiveRecord) -> (Vec<LivePeriod>, f64) {
                     from,
                     halves: (!is_sampled).then_some((rate, rate)),
                     samples: if is_sampled { (0..20).map(sample).collect() } else { Vec::new() },
-                    violation: None,
+                    ..LiveEvidence::default()
                 },
             };
             state.push(period).expect("the period was asked for");

@@ -2,6 +2,7 @@
 
 mod alternatives;
 mod applied;
+mod cpu_use;
 mod findings;
 mod java;
 mod plan;
@@ -24,6 +25,7 @@ pub use applied::{
     AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, MovedMemory, UndonePlacement,
     permanent_lines,
 };
+pub use cpu_use::{AffinityChange, CpuTotals, CpuUse};
 pub use findings::AuditFinding;
 pub use java::JavaProcess;
 pub use plan::{LivePlan, WASH_OUT_STEP};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LiveRecord, LiveState, LiveStep};
+use super::{AffinityChange, CpuUse, LiveRecord, LiveState, LiveStep};
 use crate::stats::statistics::median;
 use crate::stats::switchback::{
     ArmId, CarryOver, Change, Dropped, Halves, NoClaim, Outcome, PeriodResult, Phase, SwitchSample, Switchback,
@@ -47,6 +47,12 @@ pub struct LiveEvidence {
     /// Values since the switch; empty unless the wash-out is measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<SwitchSample>,
+    /// The change of the affinity at the begin; `None` in experiments of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<AffinityChange>,
+    /// Use of CPUs after the wash-out, or in the whole period while the wash-out is measured; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_use: Option<CpuUse>,
     /// The guard that ended the period.
     pub violation: Option<GuardViolation>,
 }
@@ -188,6 +194,16 @@ impl LiveTrial {
         let rates: Vec<f64> =
             self.counted().filter(|period| period.arm == arm).filter_map(|period| period.rate).collect();
         (median(&rates), rates.len())
+    }
+
+    /// Returns the mean use of CPUs under an arm, and the number of its CPUs: in the periods that count, or in those that
+    /// measured the wash-out if the rate did not settle.
+    pub fn cpu_use(&self, arm: ArmId) -> Option<(CpuUse, usize)> {
+        let is_settled = self.wash_out_s.is_some();
+        let shown = self.periods.iter().filter(|period| (period.phase != LivePhase::WashOut) == is_settled);
+        let proven = shown.filter(|period| period.arm == arm && period.rate.is_some());
+        let uses: Vec<CpuUse> = proven.filter_map(|period| period.evidence.cpu_use).collect();
+        Some((CpuUse::mean(&uses)?, self.placement(arm)?.cpus.len()))
     }
 
     /// Returns the periods that should count but were not proven, besides those in which a guard was violated.
