@@ -16,6 +16,7 @@ pub mod expand_probes;
 mod file_mapping;
 pub mod foreground;
 pub mod frequency;
+pub mod interleave_weights;
 pub mod interrupt;
 mod irqbalance;
 pub mod java;

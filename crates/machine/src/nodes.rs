@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use model::placements::measured_map::WEIGHTS_DIR;
 use model::placements::placement::KernelFeatures;
 use model::values::id_set::NodeId;
 use model::values::units::Bytes;
@@ -13,8 +14,7 @@ pub(crate) const BLOCK_BYTES: u64 = 2 << 20;
 
 /// Returns the memory policies that this kernel supports and older ones lack.
 pub fn kernel_offers() -> KernelFeatures {
-    // Linux 6.9 introduced the directory together with the policy.
-    let weighted_interleave = Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists();
+    let weighted_interleave = Path::new("/").join(WEIGHTS_DIR).exists();
     KernelFeatures { weighted_interleave, ..KernelFeatures::default() }
 }
 

@@ -13,7 +13,7 @@ use model::values::units::{Bytes, Nanos};
 use crate::file_mapping::FileMapping;
 use crate::proc::Proc;
 use crate::undo::{self, SettingsRoot};
-use crate::{cpu_times, expand_probes, interrupt, perf, residency, sysfs, text_copy, tune};
+use crate::{cpu_times, expand_probes, interrupt, nodes, perf, residency, sysfs, text_copy, tune};
 
 /// Duration of the load measurement: fifty ticks of /proc/stat, so that one tick is 2 % of a CPU.
 const LOAD_INTERVAL: Duration = Duration::from_millis(500);
@@ -34,6 +34,7 @@ pub fn read(results: &Path, site: &SettingsRoot) -> Probes {
         page_nodes: page_nodes().map_err(|error| error.to_string()),
         cached_page_nodes: cached_page_nodes().map_err(|error| error.to_string()),
         text_copies: text_copy::check_permitted().map_err(|error| error.to_string()),
+        weighted_interleave: nodes::kernel_offers().weighted_interleave,
         expand: expand_probes::read(root),
     }
 }

@@ -15,6 +15,7 @@ use model::analysis::compare::CompareError;
 use model::analysis::place::PredictionError;
 use model::experiments::experiment::{ExperimentError, PlanError};
 use model::hint::Hinted;
+use model::placements::measured_map::WeightError;
 use store::StoreError;
 use store::export::ExportError;
 use store::import::ImportError;
@@ -105,7 +106,7 @@ messages! {
     plain: str, String, std::io::Error, std::string::FromUtf8Error, serde_json::Error, clap::Error, PlanError, Failure,
         StorageError, ObserveError;
     hinted: FileError, InspectError, SubjectError, fleet::NodeError, StoreError, ParquetDirError, ExportError, ImportError, TopologyError, LaunchError, ServerError, SyscallError, TextCopyError,
-        CompareError, ExperimentError, PredictionError, Unavailable, graph::Error,
+        CompareError, ExperimentError, PredictionError, Unavailable, WeightError, graph::Error,
 }
 
 impl CliError {

@@ -1,6 +1,6 @@
 //! `nearfar map --measure` from the command line, on simulated machines with several memory nodes and on this machine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -150,6 +150,140 @@ fn memory_without_cpus_is_reached_from_every_group() {
         .map(|path| (path["cpus"].as_str().expect("a list"), path["node"].as_u64().expect("a number")))
         .collect();
     assert_eq!(reached, [("0-71", 0), ("0-71", 1), ("0-71", 2), ("72-143", 0), ("72-143", 1), ("72-143", 2)]);
+}
+
+#[test]
+fn weights_of_unequal_nodes_match_the_snapshots() {
+    let dir = scratch();
+    let sim = sim("grace-cxl");
+    insta::assert_snapshot!(
+        "weights-text",
+        shown(dir.path(), &["map", "--measure", "--smoke", "--quiet", "--sim", &sim, "--weights"])
+    );
+    let stored = shown(dir.path(), &["map", "--run", "latest", "--weights", "--format", "json"]);
+    let stored: Value = serde_json::from_str(&stored).expect("the weights are JSON");
+    insta::assert_json_snapshot!("weights-json", stored);
+}
+
+/// A recorded tree with the kernel's weights of three nodes.
+struct KernelTree(tempfile::TempDir);
+
+impl KernelTree {
+    fn new() -> Self {
+        let tree = Self(scratch());
+        std::fs::create_dir_all(tree.weights_dir()).expect("the directory is writable");
+        for (name, text) in [("auto", "true\n"), ("node0", "15\n"), ("node1", "15\n"), ("node2", "1\n")] {
+            std::fs::write(tree.weights_dir().join(name), text).expect("the directory is writable");
+        }
+        tree
+    }
+
+    fn weights_dir(&self) -> PathBuf {
+        self.0.path().join("sys/kernel/mm/mempolicy/weighted_interleave")
+    }
+
+    /// Returns the values of `auto` and of each node.
+    fn values(&self) -> Vec<String> {
+        let read = |name| std::fs::read_to_string(self.weights_dir().join(name)).unwrap_or_else(|_| "none".into());
+        ["auto", "node0", "node1", "node2"].map(|name| read(name).trim().to_string()).into()
+    }
+
+    fn run(&self, dir: &Path, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
+        command.env_remove("NEARFAR_STORE").env("NEARFAR_STATE", dir.join("state"));
+        command.arg("--store").arg(dir.join("results.db")).args(args).arg("--settings-root").arg(self.0.path());
+        command.output().expect("the program starts")
+    }
+
+    /// Returns the stdout of a command that must succeed.
+    fn shown(&self, dir: &Path, args: &[&str]) -> String {
+        let output = self.run(dir, args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("the output is text")
+    }
+}
+
+const SET_WEIGHTS: [&str; 6] = ["map", "--run", "latest", "--quiet", "--weights", "--apply"];
+
+#[test]
+fn weights_are_set_until_they_are_restored() {
+    let (dir, kernel) = (scratch(), KernelTree::new());
+    measured(dir.path(), "grace-cxl", &["--smoke"]);
+    let before = kernel.values();
+    let planned = kernel.shown(dir.path(), &[&SET_WEIGHTS[..], &["--dry-run"]].concat());
+    assert!(planned.contains("Would be written:\n\n    /sys/kernel/mm/mempolicy/weighted_interleave/auto: false\n"));
+    assert_eq!(kernel.values(), before, "nothing was changed");
+    assert!(!dir.path().join("state/kept").exists());
+    // The second time, the journal must keep the values from before the first time.
+    for _ in 0..2 {
+        let set = kernel.shown(dir.path(), &[&SET_WEIGHTS[..], &["--format", "json"]].concat());
+        let set: Value = serde_json::from_str(&set).expect("the weights are JSON");
+        assert_eq!(set["state"], "applied");
+        let weights = list(&set, "weights").iter().map(|one| one["weight"].to_string());
+        let expected: Vec<String> = std::iter::once("false".to_string()).chain(weights).collect();
+        assert_eq!(kernel.values(), expected);
+    }
+    let planned = kernel.shown(dir.path(), &["restore", "--dry-run"]);
+    assert!(planned.contains("weighted_interleave/auto would be restored to true (is false)"), "{planned}");
+    kernel.shown(dir.path(), &["restore"]);
+    assert_eq!(kernel.values(), before);
+    let again = kernel.shown(dir.path(), &["restore", "--format", "json"]);
+    let again: Value = serde_json::from_str(&again).expect("the output is JSON");
+    assert_eq!(again["restored"], serde_json::json!([]));
+}
+
+#[test]
+fn weights_changed_by_others_are_kept_unless_forced() {
+    let (dir, kernel) = (scratch(), KernelTree::new());
+    measured(dir.path(), "grace-cxl", &["--smoke"]);
+    kernel.shown(dir.path(), &SET_WEIGHTS);
+    std::fs::write(kernel.weights_dir().join("node0"), "7\n").expect("the directory is writable");
+    let output = kernel.run(dir.path(), &SET_WEIGHTS);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("weights that were set earlier cannot be restored"), "{stderr}");
+    assert_eq!(kernel.values()[1], "7");
+    kernel.shown(dir.path(), &["restore", "--force"]);
+    assert_eq!(kernel.values(), ["true", "15", "15", "1"]);
+}
+
+#[test]
+fn refused_weight_changes_nothing() {
+    let (dir, kernel) = (scratch(), KernelTree::new());
+    measured(dir.path(), "grace-cxl", &["--smoke"]);
+    std::fs::remove_file(kernel.weights_dir().join("node2")).expect("the file exists");
+    let output = kernel.run(dir.path(), &SET_WEIGHTS);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("weighted_interleave/node2: it no longer exists"), "{stderr}");
+    assert!(stderr.contains("hint: print the weights without --apply"), "{stderr}");
+    assert_eq!(kernel.values(), ["true", "15", "15", "none"]);
+}
+
+#[test]
+fn weights_that_cannot_be_set_are_refused() {
+    let (dir, no_kernel) = (scratch(), scratch());
+    let (grace, ryzen) = (sim("grace-cxl"), sim("ryzen5-2600"));
+    let no_kernel = no_kernel.path().to_str().expect("text");
+    let refused = |args: &[&str], status: i32, expected: &str| {
+        let output = nearfar(dir.path(), &[&["map"], args].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {stderr}");
+        assert!(stderr.contains(expected), "{args:?}: {stderr}");
+    };
+    refused(&["--weights"], 2, "--measure");
+    refused(&["--measure", "--apply"], 2, "--weights");
+    refused(&["--measure", "--weights", "--sim", &ryzen], 77, "the machine has one memory node");
+    refused(&["--measure", "--weights", "--sim", &grace, "--format", "csv"], 2, "printed as text or JSON");
+    refused(&["--measure", "--weights", "--sim", &grace, "--apply"], 2, "of a simulated machine cannot be set");
+    let without = ["--measure", "--weights", "--sim", &grace, "--apply", "--settings-root", no_kernel];
+    refused(&without, 77, "this kernel has no weighted interleaving\nhint: use Linux 6.9 or later");
+    assert!(!dir.path().join("results.db").exists(), "nothing was measured");
+    measured(dir.path(), "grace-cxl", &["--smoke"]);
+    refused(&["--run", "latest", "--dry-run"], 2, "--apply");
+    if Path::new("/sys/kernel/mm/mempolicy/weighted_interleave").exists() {
+        refused(&["--run", "latest", "--weights", "--apply"], 2, "of a simulated machine cannot be set");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use files::NewFile;
 use model::values::undo::SettingChange;
 
-use super::{APPLIED, EXPANSIONS};
+use super::{APPLIED, EXPANSIONS, KEPT};
 
 /// File name in the state directory.
 const NAME: &str = "undo.journal";
@@ -49,7 +49,7 @@ impl Journal {
     /// Returns the directories in which another user could replace the journal, the state directory first.
     fn dirs(&self) -> Vec<&Path> {
         let is_one_of_many =
-            self.dir.parent().is_some_and(|dir| [EXPANSIONS, APPLIED].iter().any(|name| dir.ends_with(name)));
+            self.dir.parent().is_some_and(|dir| [EXPANSIONS, APPLIED, KEPT].iter().any(|name| dir.ends_with(name)));
         let mut dirs: Vec<&Path> = self.dir.ancestors().take(if is_one_of_many { 3 } else { 1 }).collect();
         dirs.reverse();
         dirs

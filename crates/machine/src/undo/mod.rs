@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::placements::measured_map::WEIGHTS_DIR;
 use model::values::undo::{
     CurrentValue, GROUP_PREFIX, RestoreAction, RestoreStatus, Restored, SettingChange, SettingTarget, restore_action,
 };
@@ -31,6 +32,9 @@ pub struct SettingsRoot {
 const EXPANSIONS: &str = "expand";
 /// Subdirectory of the state directory with a separate journal for each change that is kept after this process has ended.
 const APPLIED: &str = "applied";
+/// Subdirectory of the state directory with a separate journal for each kind of setting that is kept until
+/// `nearfar restore`, so that runs neither restore nor report it.
+const KEPT: &str = "kept";
 
 impl SettingsRoot {
     /// Returns the location with a separate journal for this process.
@@ -54,6 +58,17 @@ impl SettingsRoot {
         let dir = self.state.join(APPLIED);
         let location = |name: String| Self { root: self.root.clone(), state: dir.join(name) };
         sysfs::names(&dir).into_iter().map(location).collect()
+    }
+
+    /// Returns the location with the journal of a kind of setting that is kept until `nearfar restore`.
+    #[must_use]
+    pub fn kept_for(&self, setting: &str) -> Self {
+        Self { root: self.root.clone(), state: self.state.join(KEPT).join(setting) }
+    }
+
+    /// Returns the locations of all settings that are kept.
+    pub fn kept(&self) -> Vec<Self> {
+        sysfs::names(&self.state.join(KEPT)).iter().map(|setting| self.kept_for(setting)).collect()
     }
 
     /// Returns the locations of all other processes with a separate journal, running or not.
@@ -457,6 +472,7 @@ fn refused(
         SettingTarget::Banned { .. } => "pause it with --quieten irqbalance".into(),
         SettingTarget::Affinity(_) => "choose another service".into(),
         SettingTarget::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
+        SettingTarget::File(path) if path.starts_with(WEIGHTS_DIR) => "print the weights without --apply".into(),
         SettingTarget::Swap { .. } | SettingTarget::Group(_) | SettingTarget::Controller { .. } => {
             "run without a DRAM limit".into()
         }

@@ -37,6 +37,8 @@ pub struct Probes {
     pub cached_page_nodes: Result<(), String>,
     /// Whether copies of programs may be mounted, or the reason why not.
     pub text_copies: Result<(), String>,
+    /// Whether the kernel has the memory policy.
+    pub weighted_interleave: bool,
     /// Probes of the requirements of `nearfar expand`.
     pub expand: ExpandProbes,
     /// Interrupts managed by the kernel, whose affinity cannot be changed.

@@ -56,6 +56,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             example("nearfar map", "Show the topology and the settings of this machine"),
             example("nearfar map --measure", "Measure latencies and bandwidths; placements then use them"),
+            example("nearfar map --run latest --weights --apply", "Weight memory nodes by measured bandwidth"),
             example("nearfar map --run latest --format svg -o map.svg", "Draw the newest measured map"),
         ],
         &["placements", "doctor", "lstopo(1)", "numactl(8)"],

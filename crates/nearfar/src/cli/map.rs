@@ -54,12 +54,18 @@ pub struct MeasureArgs {
     /// Resume this unfinished run even if the machine has changed
     #[arg(long, value_name = "RUN", conflicts_with = "fresh", requires = "measure")]
     pub resume: Option<String>,
-    /// Show the plan and the estimated time; measure nothing
-    #[arg(long, requires = "measure")]
+    /// Show the plan and the estimated time, or what --run --apply would write; measure and change nothing
+    #[arg(long)]
     pub dry_run: bool,
     /// Use the smoke-test sizes of all parameters
     #[arg(long, requires = "measure")]
     pub smoke: bool,
+    /// Show weights of memory nodes for weighted interleaving, in proportion to their measured bandwidths
+    #[arg(long)]
+    pub weights: bool,
+    /// Set these weights in the Linux kernel until a reboot or nearfar restore
+    #[arg(long, requires = "weights")]
+    pub apply: bool,
 }
 
 /// Output formats of a topology or a measured map.

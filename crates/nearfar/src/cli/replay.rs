@@ -27,6 +27,7 @@ const OMITTED: &[&str] = &[
     "explain",
     "all_candidates",
     "apply",
+    "weights",
     "save",
     "saved",
     "map",

@@ -1,6 +1,7 @@
 //! `nearfar map`: shows the topology of a machine.
 
 mod measured;
+mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
 fn reject_options_of_measured_maps(args: &MapCommandArgs) -> Result<(), CliError> {
     let machine = &args.machine;
     let given = [
+        ("--weights", args.measured.weights),
+        ("--dry-run", args.measured.dry_run),
         ("--sim", machine.sim.is_some()),
         ("--seed", machine.seed.is_some()),
         ("--host-label", machine.host_label.is_some()),

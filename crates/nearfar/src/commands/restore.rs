@@ -1,8 +1,8 @@
-//! `nearfar restore`: restores settings that an interrupted run left changed.
+//! `nearfar restore`: restores settings that an interrupted run left changed, and those that are kept until then.
 
 use std::process::ExitCode;
 
-use machine::undo;
+use machine::undo::{self, ChangeError, SettingsRoot};
 use model::values::undo::{RestoreStatus, Restored};
 
 use crate::app::run_guard::{failure, lock_now, site};
@@ -16,12 +16,17 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     let _lock = lock_now()?;
     let site = site(args.settings_root.as_deref());
     detail!("undo journal: {}", site.state.display());
+    let all = || std::iter::once(site.clone()).chain(site.kept());
+    let of_all = |restore: fn(&SettingsRoot, bool) -> Result<Vec<Restored>, ChangeError>| {
+        let restored: Result<Vec<_>, _> = all().map(|site| restore(&site, args.force)).collect();
+        restored.map(|restored| restored.concat()).map_err(|error| failure(&error))
+    };
     if args.dry_run {
-        print(&undo::preview(&site, args.force).map_err(|error| failure(&error))?, args.format)?;
+        print(&of_all(undo::preview)?, args.format)?;
         return Ok(ExitCode::SUCCESS);
     }
     workloads::remove_stale_trial_dirs();
-    let restored = undo::restore(&site, args.force).map_err(|error| failure(&error))?;
+    let restored = of_all(undo::restore)?;
     print(&restored, args.format)?;
     match site.applied().len() {
         0 => {}
@@ -29,7 +34,7 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
         more => message!("{more} placements of running services stay; undo them with nearfar live undo --all"),
     }
     if args.forget {
-        undo::forget(&site).map_err(|error| failure(&error))?;
+        all().try_for_each(|site| undo::forget(&site)).map_err(|error| failure(&error))?;
         return Ok(ExitCode::SUCCESS);
     }
     match restored.iter().find(|restored| !restored.is_settled()) {

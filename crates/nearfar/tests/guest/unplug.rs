@@ -34,6 +34,35 @@ fn weighted_interleave_places_pages_by_weight() {
 }
 
 #[test]
+fn weights_of_a_map_are_set_followed_and_restored() {
+    let name = "weights_of_a_map_are_set_followed_and_restored";
+    let Some(job) = job_output(name) else { return };
+    if job.step("kernel-weights-before").status != 0 {
+        return println!("skipped: {name}: {} has no weighted interleaving (Linux 6.9)", job.text("kernel").trim());
+    }
+    let set = job.json("weights", &[0]);
+    let weights: Vec<u64> =
+        set["weights"].as_array().expect("a list").iter().filter_map(|one| one["weight"].as_u64()).collect();
+    assert!(weights.len() == 3 && weights[2] < weights[0], "the node without CPUs is slower: {set:#}");
+    let lines = weights.iter().enumerate().map(|(node, weight)| format!("node{node}:{weight}\n"));
+    assert!(job.text("kernel-weights").ends_with(&lines.collect::<String>()), "{}", job.text("kernel-weights"));
+    let trials = of(job.trials("by-weight"), "weighted-interleave");
+    assert_eq!(trials.len(), 2);
+    for trial in trials {
+        assert_verified(trial);
+        let (all, turn) = (pages(trial).iter().map(|(_, pages)| pages).sum::<u64>(), weights.iter().sum::<u64>());
+        for (node, pages) in pages(trial) {
+            let expected = all * weights[node as usize] / turn;
+            // Stacks and the ends of arrays are pages, too.
+            assert!(pages.abs_diff(expected) <= 20, "node {node}: {pages} of {all}, weights {weights:?}");
+        }
+    }
+    let restored = job.text("restore-weights");
+    assert!(restored.contains("weighted_interleave/node0 restored to 1 (was "), "{restored}");
+    assert_eq!(job.text("kernel-weights-after"), job.text("kernel-weights-before"));
+}
+
+#[test]
 fn cpu_unplugged_between_trials_is_reported() {
     let Some(job) = job_output("cpu_unplugged_between_trials_is_reported") else { return };
     let json = job.json("between", &[0]);

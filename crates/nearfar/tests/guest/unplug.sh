@@ -3,6 +3,16 @@ plug() { echo "$1" >/sys/devices/system/cpu/cpu3/online; }
 step kernel uname -r
 measured weighted stream --smoke --runs 2 --placement weighted-interleave --placement interleave
 
+# Weights of a simulated map of this machine, because emulated nodes do not differ in bandwidth.
+kernel_weights() { (cd /sys/kernel/mm/mempolicy/weighted_interleave && grep -H . *) }
+step kernel-weights-before kernel_weights
+nearfar map --format capture --output /tmp/guest.json
+step weights nearfar --quiet map --measure --smoke --sim /tmp/guest.json:7 --weights --apply --settings-root / --format json
+step kernel-weights kernel_weights
+measured by-weight stream --smoke --runs 2 --placement weighted-interleave
+step restore-weights nearfar restore
+step kernel-weights-after kernel_weights
+
 nearfar --quiet measure --format json command --runs 6 --placement '-C 3' --placement '-C 2' -- \
     sh -c 'echo x >>/tmp/turns; i=0; while [ $i -lt 500 ]; do i=$((i+1)); done' >/tmp/between 2>/tmp/between.stderr &
 measuring=$!

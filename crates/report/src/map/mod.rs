@@ -8,6 +8,7 @@ mod numactl;
 mod outline;
 mod svg;
 mod text;
+pub mod weights;
 
 pub use interrupts::interrupts;
 pub use json::json;

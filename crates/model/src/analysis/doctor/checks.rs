@@ -28,7 +28,7 @@ const FREE_MIN: Bytes = Bytes(256 << 20);
 
 const QUIETEN: &str = "add it to --quieten, which restores it after the run";
 
-pub(super) const CHECKS: [Check; 28] = [
+pub(super) const CHECKS: [Check; 29] = [
     Check {
         key: "left-changed",
         group: ProblemGroup::Disturbs,
@@ -231,6 +231,19 @@ pub(super) const CHECKS: [Check; 28] = [
         effect: "differences between near and far memory cannot be measured",
         fix: "another machine can be simulated from its hwloc XML file",
         command: Some("nearfar run quick --sim tests/topologies/models/xeon-e5-2640-x2.xml:7"),
+    },
+    Check {
+        key: "weighted-interleave",
+        group: ProblemGroup::CannotMeasure,
+        // With one node there is nothing to interleave over.
+        run: |_, probes| {
+            let has_several = probes.nodes.is_some_and(|nodes| nodes > 1);
+            let missing = || (!probes.weighted_interleave).then(|| "the kernel has no weighted interleaving".into());
+            has_several.then(missing)
+        },
+        effect: "the placement weighted-interleave is unavailable, and map --weights cannot set weights",
+        fix: "use Linux 6.9 or later",
+        command: None,
     },
     Check {
         key: "page-nodes",

@@ -38,6 +38,7 @@ fn healthy() -> (Settings, Probes) {
         page_nodes: Ok(()),
         cached_page_nodes: Ok(()),
         text_copies: Ok(()),
+        weighted_interleave: true,
         expand: expand::tests::all_there(),
     };
     (settings, probes)
@@ -103,7 +104,7 @@ fn each_bad_probe_is_one_problem() {
     };
     let why = || "no such file".to_string();
     let load = |busy_milli, steal_milli| Ok(Load { busy_milli, steal_milli, cpus: 4 });
-    let cases: [(ProbeEdit, &str, &str); 18] = [
+    let cases: [(ProbeEdit, &str, &str); 19] = [
         (&|probes| probes.load = load(1570, 0), "load", "1.5 of 4 CPUs"),
         (&|probes| probes.load = load(0, 11), "steal", "11 thousandths"),
         (&|probes| probes.load = Err(why()), "load-reading", "no such file"),
@@ -128,6 +129,7 @@ fn each_bad_probe_is_one_problem() {
             "move_pages: no such file",
         ),
         (&|probes| probes.cached_page_nodes = Err(why()), "cached-page-nodes", "MADV_POPULATE_READ"),
+        (&|probes| probes.weighted_interleave = false, "weighted-interleave", "no weighted interleaving"),
         (&|probes| probes.text_copies = Err("not permitted".into()), "text-copies", "not permitted"),
         (
             &|probes| probes.managed_interrupts = vec!["nvme0q1".into(), "nvme0q2".into()],

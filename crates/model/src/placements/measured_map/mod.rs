@@ -7,11 +7,15 @@ mod nodes;
 mod plan;
 mod result;
 mod sizes;
+mod weights;
 
 pub use applied::MeasuredTopology;
 pub use groups::{CpuGroup, groups, relation};
 pub use plan::{EXPERIMENT, MapOptions, plan};
 pub use result::measured_map;
+pub use weights::{
+    KernelWeights, NodeWeight, WEIGHTS_DIR, WeightError, WeightWrite, WeightsFinding, WeightsState, weight_path,
+};
 
 use serde::Serialize;
 

@@ -34,7 +34,8 @@ pub(super) fn distances(memory: &[MemoryPath]) -> Vec<NodeDistance> {
     found
 }
 
-fn ordinary<'p>(path: &'p MemoryPath, mix: &str) -> Option<&'p MeasuredValue> {
+/// Returns the bandwidth of an access pattern with ordinary stores.
+pub(super) fn ordinary<'p>(path: &'p MemoryPath, mix: &str) -> Option<&'p MeasuredValue> {
     path.bandwidth.iter().find(|one| one.mix == mix && !one.non_temporal).map(|one| &one.rate)
 }
 

@@ -17,13 +17,21 @@ use crate::output;
 use crate::requests::{self, existing_store, theme};
 use crate::run_output::{end_message, print_plan, status};
 
+use super::weights;
+
 /// Measures a map, resumes an unfinished run, or shows the map of a stored run.
 pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
     reject_capture(args.format)?;
+    if args.measured.weights {
+        weights::check(args)?;
+    }
     if let Some(run) = &args.measured.run {
+        if args.measured.dry_run && !args.measured.apply {
+            return Err(CliError::usage("--dry-run requires --measure or --apply").hint("remove --dry-run"));
+        }
         let store = existing_store(common)?;
         let record = store.run(run).map_err(CliError::usage)?;
-        show(&store, &record, args)?;
+        show(&store, &record, args, common)?;
         return Ok(ExitCode::SUCCESS);
     }
     let request = request(args, common);
@@ -32,7 +40,10 @@ pub fn run(args: &MapCommandArgs, common: &GlobalArgs) -> CommandResult {
         return print_plan(&plan(&request)?, format);
     }
     let result = measure(&request)?;
-    show(&result.store, &result.record, args)?;
+    // An interrupted run shows what it has, but weights need all nodes.
+    if !args.measured.weights || result.record.ended.is_some() {
+        show(&result.store, &result.record, args, common)?;
+    }
     if !common.quiet {
         message!("{}", end_message(result.end, &result.record));
     }
@@ -56,8 +67,11 @@ fn reject_capture(format: MapFormat) -> Result<(), CliError> {
     }
 }
 
-fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs) -> Result<(), CliError> {
+fn show(store: &Store, record: &RunRecord, args: &MapCommandArgs, common: &GlobalArgs) -> Result<(), CliError> {
     let map = map_of(store, record)?;
+    if args.measured.weights {
+        return weights::show(record, &map, args, common);
+    }
     let text = match args.format {
         MapFormat::Json => {
             serde_json::to_string_pretty(&report::map::measured::json(record, &map)).map_err(CliError::failure)?
