@@ -204,8 +204,8 @@ impl Experiment<'_> {
         let measured = block.length.saturating_sub(block.wash_out);
         self.wait_until(began + block.wash_out)?;
         let totals = self.service.cpu_totals();
-        let mut readings = Vec::new();
-        for share in [0.0, 0.5, 1.0] {
+        let mut readings = vec![self.reading()?.1];
+        for share in [0.5, 1.0] {
             self.wait_until(began + block.wash_out + measured.mul_f64(share))?;
             readings.push(self.reading()?.1);
         }
