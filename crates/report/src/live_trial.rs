@@ -154,13 +154,10 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
     }
     notes.extend(trial.violations.iter().map(|violation| violation_note(trial, violation)));
     notes.extend(unproven_note(trial));
-    notes.extend(load_note(
-        trial,
-        "Other programs, which include clients on this machine, used",
-        CpuUse::has_others,
-        |used| used.others,
-    ));
-    notes.extend(load_note(trial, "The hypervisor took", CpuUse::has_steal, |used| used.stolen));
+    notes.extend(load_note(trial, "other programs, including clients on this machine", CpuUse::has_others, |used| {
+        used.others
+    }));
+    notes.extend(load_note(trial, "the hypervisor", CpuUse::has_steal, |used| used.stolen));
     match trial.pinned_threads {
         0 => {}
         1 => notes.push("1 thread is bound by the program itself and was not changed".into()),
@@ -185,11 +182,11 @@ fn share_of(used: f64, cpus: usize) -> String {
     format!("{} %", percent_size(100.0 * used / cpus as f64))
 }
 
-/// `The hypervisor took these shares of the CPUs' time: 7 % (as found), 0.1 % (node:1). The answer depends on that`, if the
-/// share is high under any placement.
+/// `CPU time taken by the hypervisor: 7 % (as found), 0.1 % (node:1). The result may differ under another load`, if the share
+/// is high under any placement.
 fn load_note(
     trial: &LiveTrial,
-    taken: &str,
+    by: &str,
     is_much: fn(&CpuUse, usize) -> bool,
     part: fn(&CpuUse) -> f64,
 ) -> Option<String> {
@@ -202,7 +199,7 @@ fn load_note(
     let of_arm =
         |(arm, used, cpus): &(ArmId, CpuUse, usize)| format!("{} ({})", share_of(part(used), *cpus), name(trial, *arm));
     let shares: Vec<String> = used.iter().map(of_arm).collect();
-    Some(format!("{taken} these shares of the CPUs' time: {}. The answer depends on that", shares.join(", ")))
+    Some(format!("CPU time taken by {by}: {}. The result may differ under another load", shares.join(", ")))
 }
 
 /// `node:1 left after 83.2 s, because guard 'tcp:80>100' was violated (17); …`.
@@ -306,7 +303,8 @@ pub(crate) mod tests {
     #[test]
     fn much_use_by_others_is_noted() {
         let mut trial = trial(LiveAnswer::Unfinished);
-        let notes_with = |trial: &LiveTrial| notes(trial).into_iter().filter(|note| note.contains("shares")).collect();
+        let notes_with =
+            |trial: &LiveTrial| notes(trial).into_iter().filter(|note| note.contains("CPU time taken")).collect();
         let few: Vec<String> = notes_with(&trial);
         assert!(few.is_empty(), "2.2 of 24 CPUs are less than a tenth: {few:?}");
         for period in &mut trial.periods {
@@ -317,7 +315,10 @@ pub(crate) mod tests {
         insta::assert_snapshot!("live_trial_load", many.join("\n"));
         trial.wash_out_s = None;
         let unsettled: Vec<String> = notes_with(&trial);
-        assert!(unsettled[0].ends_with(": 11.9 % (as found). The answer depends on that"), "{unsettled:?}");
+        assert!(
+            unsettled[0].ends_with(": 11.9 % (as found). The result may differ under another load"),
+            "{unsettled:?}"
+        );
     }
 
     #[test]
