@@ -184,6 +184,11 @@ impl Expansion {
         Bytes(usage.0.saturating_sub(cache.0))
     }
 
+    /// DRAM that compressed pages use.
+    pub fn pool(&self) -> Bytes {
+        self.group.compressed().unwrap_or_default().dram
+    }
+
     /// The processes in the cgroup.
     pub fn processes(&self) -> Vec<u32> {
         self.group.processes()

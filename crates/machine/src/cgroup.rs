@@ -206,6 +206,7 @@ impl MemoryCgroup {
                 stored: pages("zswpout"),
                 loaded: pages("zswpin"),
                 written_back: pages("zswpwb"),
+                dram_max: None,
             },
         })
     }
@@ -355,7 +356,12 @@ mod tests {
         let dir = tree(&[("memory.current", "1\n"), ("memory.stat", stat), ("memory.zswap.max", "max\n")]);
         let group = MemoryCgroup::open(Version::V2, dir.path()).unwrap();
         let page = rustix::param::page_size() as u64;
-        let traffic = CompressedTraffic { stored: Bytes(5 * page), loaded: Bytes(page), written_back: Bytes(2 * page) };
+        let traffic = CompressedTraffic {
+            stored: Bytes(5 * page),
+            loaded: Bytes(page),
+            written_back: Bytes(2 * page),
+            dram_max: None,
+        };
         assert_eq!(group.compressed(), Some(CompressedUse { dram: Bytes(4096), held: Bytes(16384), traffic }));
         group.limit_compressed(Bytes(65536)).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("memory.zswap.max")).unwrap(), "65536");

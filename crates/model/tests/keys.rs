@@ -119,7 +119,7 @@ fn experiment_key_hashes_this_text() {
 #[test]
 fn size_and_command_are_not_in_the_key() {
     let mut sized = plan(repeat(), None);
-    sized.size = Some(SizePlan { need: Bytes(1 << 30), within_percent: 5.0 });
+    sized.size = Some(SizePlan { need: Bytes(1 << 30), within_percent: 5.0, compressibility: None });
     sized.command = vec!["size".into()];
     sized.baseline = Some("kernel".into());
     assert_eq!(sized.key(), plan(repeat(), None).key());

@@ -4,9 +4,10 @@
 use std::fmt;
 
 use model::analysis::doctor::{Diagnosis, Problem, ProblemGroup};
-use model::analysis::size::{SizeAnswer, SizePoint};
+use model::analysis::size::{SizeAnswer, SizePoint, SizeTier, TierAnswer};
 use model::stats::racing::{self, BlockResult, RankClaim};
 use model::stats::statistics::Interval;
+use model::values::compressibility::{CompressedShare, KindShare};
 use model::values::id_set::{NodeId, NodeSet};
 use model::values::placement::{FilePolicy, MemoryPolicy};
 use model::values::plan::MemoryChoice;
@@ -93,6 +94,8 @@ fn stored_names_are_unchanged() {
         model::values::plan::SkippedCell,
         model::values::plan::StoppingRule,
         model::values::plan::SizePlan,
+        model::values::compressibility::Compressibility,
+        model::values::compressibility::CompressedShare,
         model::values::plan::GatePlan,
         model::values::plan::RacePlan,
         model::values::plan::ReductionStep,
@@ -194,6 +197,19 @@ fn stored_enums_and_flattened_structs_are_unchanged() {
     check(&TrialStatus::TimedOut("t".into()), r#"{"status":"timed-out","why":"t"}"#);
     check(&TrialStatus::Unavailable("u".into()), r#"{"status":"unavailable","why":"u"}"#);
     check(&ParameterKind::Integer { min: 1, max: 2 }, r#"{"integer":{"min":1,"max":2}}"#);
+    let share = CompressedShare {
+        bytes: Bytes(1),
+        pages: 2,
+        percent: 3.0,
+        ci_low: 4.0,
+        ci_high: 5.0,
+        zero_percent: 6.0,
+        incompressible_percent: 7.0,
+    };
+    check(
+        &KindShare { kind: "heap".into(), share },
+        r#"{"kind":"heap","bytes":1,"pages":2,"percent":3.0,"ci_low":4.0,"ci_high":5.0,"zero_percent":6.0,"incompressible_percent":7.0}"#,
+    );
     check(&ParameterKind::Size { min: Bytes(1), max: Bytes(2) }, r#"{"size":{"min":1,"max":2}}"#);
     check(&ParameterKind::Time { min: Nanos(1), max: Nanos(2) }, r#"{"time":{"min":1,"max":2}}"#);
     check(&ParameterKind::Choice(vec!["a".into()]), r#"{"choice":["a"]}"#);
@@ -270,19 +286,32 @@ fn printed_names_are_unchanged() {
         |group| json!({"key": "load", "group": group, "found": "f", "effect": "e", "fix": "x", "command": "c"});
     let problems = ["spoils", "cannot-measure", "expand-lacks"].map(problem);
     assert_eq!(serde_json::to_value(&diagnosis).unwrap(), json!({"problems": problems, "ok": ["thp"]}));
-    let point = SizePoint { dram: Bytes(1), steered: true, slower_percent: 2.0, ci_low: None, ci_high: Some(3.0) };
+    let tier = SizeTier { steered: true, compressed: false };
+    let point = SizePoint {
+        dram: Bytes(1),
+        tier,
+        slower_percent: 2.0,
+        ci_low: None,
+        ci_high: Some(3.0),
+        compressed_dram: None,
+        cpu_percent: Some(4.0),
+    };
+    let answer = TierAnswer { tier, enough: Some(Bytes(6)), unresolved: true, compressed_dram: None };
     let size = SizeAnswer {
         program: "p".into(),
         metric: "m".into(),
         need: Bytes(4),
         within_percent: 5.0,
+        compressibility: None,
         points: vec![point],
+        tiers: vec![answer],
         enough: Some(Bytes(6)),
         enough_plain: None,
         saves: Some(Bytes(7)),
     };
-    let point = json!({"dram": 1, "steered": true, "slower_percent": 2.0, "ci_low": null, "ci_high": 3.0});
-    let expected = json!({"program": "p", "metric": "m", "need": 4, "within_percent": 5.0, "points": [point], "enough": 6, "enough_plain": null, "saves": 7});
+    let point = json!({"dram": 1, "steered": true, "compressed": false, "slower_percent": 2.0, "ci_low": null, "ci_high": 3.0, "compressed_dram": null, "cpu_percent": 4.0});
+    let tier = json!({"steered": true, "compressed": false, "enough": 6, "unresolved": true, "compressed_dram": null});
+    let expected = json!({"program": "p", "metric": "m", "need": 4, "within_percent": 5.0, "compressibility": null, "points": [point], "tiers": [tier], "enough": 6, "enough_plain": null, "saves": 7});
     assert_eq!(serde_json::to_value(&size).unwrap(), expected);
 }
 

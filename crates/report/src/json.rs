@@ -46,8 +46,9 @@ pub(crate) fn stamped(mut shown: Value, record: &RunRecord) -> Value {
     shown
 }
 
-/// `{"need","within_percent","enough","enough_plain","saves","points":[{"dram","steered","slower_percent","ci_low",
-/// "ci_high"}],"comparison":{…}}`.
+/// `{"need","within_percent","compressibility":{…},"enough","enough_plain","saves","tiers":[{"steered","compressed",
+/// "enough","unresolved","compressed_dram"}],"points":[{"dram","steered","compressed","slower_percent","ci_low","ci_high",
+/// "compressed_dram","cpu_percent"}],"comparison":{…}}`.
 pub fn size(answer: &SizeAnswer, comparison: &Comparison) -> Value {
     let mut shown = value(answer);
     shown["comparison"] = value(comparison);

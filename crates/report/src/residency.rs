@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::analysis::residency::{
-    CachedFile, MemoryKind, MemoryPart, NodeBytes, ProcessMemory, Residency, ResidencySample, ThreadGroup,
+    CachedFile, MemoryPart, NodeBytes, ProcessMemory, Residency, ResidencySample, ThreadGroup,
 };
 use model::values::id_set::NodeId;
 use model::values::units::Bytes;
@@ -137,7 +137,7 @@ fn parts_grid(parts: &[MemoryPart], nodes: &[NodeId]) -> Grid {
     let rest = sorted.split_off(shown);
     sorted.sort_by_key(|part| part.kind);
     for part in sorted {
-        grid.rows.push(row(kind(part.kind), &part.name, &part.memory, nodes));
+        grid.rows.push(row(part.kind.name(), &part.name, &part.memory, nodes));
     }
     if !rest.is_empty() {
         let mut sum = NodeBytes::default();
@@ -152,19 +152,6 @@ fn row(kind: &str, name: &str, memory: &NodeBytes, nodes: &[NodeId]) -> Vec<Grid
     let mut row = vec![GridCell::plain(kind), GridCell::plain(name), GridCell::plain(&memory.bytes.to_string())];
     row.extend(node_cells(memory, nodes));
     row
-}
-
-fn kind(kind: MemoryKind) -> &'static str {
-    match kind {
-        MemoryKind::Heap => "heap",
-        MemoryKind::Stack => "stack",
-        MemoryKind::Anonymous => "anonymous",
-        MemoryKind::HugePages => "huge pages",
-        MemoryKind::Program => "program",
-        MemoryKind::Library => "library",
-        MemoryKind::MappedFile => "mapped file",
-        MemoryKind::SharedMemory => "shared memory",
-    }
 }
 
 /// One row per process, by size.
@@ -265,6 +252,7 @@ mod tests {
     use model::values::id_set::CpuSet;
 
     use super::*;
+    use model::analysis::residency::MemoryKind;
 
     const STYLE: TextStyle = TextStyle { width: 100, ascii: false, colour: false };
 

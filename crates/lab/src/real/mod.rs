@@ -1,12 +1,13 @@
 //! Runs trials on this machine. Each is a child process, bound before its first instruction and monitored while it
 //! runs. Built-in kernels run in a worker process of this program, external programs directly (`tool`).
 
+mod compressibility;
 mod far;
 mod page_cache;
 mod text_copy;
 mod tool;
 
-pub use far::{FarConfig, required};
+pub use far::{FarConfig, RequiredMemory, required};
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -82,9 +83,9 @@ impl RealExecutor {
     fn run_budgeted(&self, trial: &Trial) -> Result<TrialOutcome, TrialStatus> {
         let Some(budget) = trial.placement.budget else { return self.run_trial(trial, None) };
         let (expansion, entrance) = far::begin(budget, &self.far)?;
-        let ended = self.run_trial(trial, Some(entrance));
+        let (ended, pool_peak) = far::with_pool_peak(&expansion, budget, || self.run_trial(trial, Some(entrance)));
         // The expansion ends whatever the result of the trial; the first failure is the one reported.
-        let far = far::end(expansion);
+        let far = far::end(expansion, pool_peak);
         let mut ended = ended?;
         ended.evidence.budget = Some(far?);
         Ok(ended)

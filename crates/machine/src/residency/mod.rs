@@ -2,6 +2,7 @@
 //! process. Must not depend on how the result is shown.
 
 mod file;
+mod own_pages;
 mod pagemap;
 mod process;
 mod spans;
@@ -23,6 +24,7 @@ use crate::syscall::{self, SyscallError};
 
 pub(crate) use file::open_own_file;
 pub use file::{FileError, cached_file};
+pub use own_pages::{OwnPages, own_pages, read_pages};
 pub(crate) use spans::spans_of;
 pub use spans::{PageSpan, ProcessSpans};
 pub use subject::{SubjectError, descendants, find_container, find_pod, find_unit, processes_in, resolve_cgroup};

@@ -5,6 +5,7 @@ pub mod calendar;
 pub mod capture;
 pub mod command_number;
 pub mod comparison;
+pub mod compressibility;
 pub mod csv_text;
 pub mod id_set;
 pub mod live_metric;

@@ -14,6 +14,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use crate::values::compressibility::Compressibility;
 use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::{Bytes, Nanos};
@@ -111,12 +112,16 @@ pub struct SkippedCell {
 
 /// Makes a plan a measurement of the DRAM that a command needs: its cells are the command without a limit and with each
 /// budget.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizePlan {
     /// Maximum memory of the command without a limit, excluding the page cache.
     pub need: Bytes,
     /// Slowdown that is still acceptable, in percent.
     pub within_percent: f64,
+    /// Compressibility of its memory near the peak; `None` if it ended before it was sampled, and in results of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressibility: Option<Compressibility>,
 }
 
 /// Makes a plan a gate: a sequential test whether the second cell is slower than the first by more than is allowed.

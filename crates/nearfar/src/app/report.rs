@@ -127,7 +127,7 @@ impl LoadedRun {
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
         let answer = PlaceResult::of(&record, &trials);
-        let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, comparison));
+        let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, &finding, comparison));
         let map = measured_map(&record.plan, &record.machine.topology, &finding);
         Ok(Self { record, trials, finding, comparison, index, answer, size, map })
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use lab::real::RequiredMemory;
 use model::analysis::compare::{ComparedRun, planned};
 use model::analysis::place::{MetricLabel, Objective};
 use model::analysis::size::{SizeAnswer, need_of};
@@ -38,6 +39,8 @@ pub struct SizeRequest {
     pub budgets: Vec<SizeBudget>,
     /// Engines to measure: whether each is steered by the paging controller.
     pub steered: &'static [bool],
+    /// For each engine: whether evicted pages stay in DRAM, compressed.
+    pub compressed: &'static [bool],
     /// Maximum slowdown for a budget to be large enough.
     pub within_percent: f64,
     pub repetitions: u32,
@@ -80,11 +83,14 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
     if !session.quiet() {
         message!("measuring the peak memory without a limit");
     }
-    let unlimited = plan(request, &target, vec![BASELINE.into()], Bytes(0))?;
+    let nothing = RequiredMemory { peak: Bytes(0), compressibility: None };
+    let unlimited = plan(request, &target, vec![BASELINE.into()], nothing)?;
     let trial = unlimited.trial("", 0, 0, Role::Warmup, 0, 0);
-    let need = lab::real::required(&trial, &far_site(), &guard.stop, message::waiting(session.quiet()))
+    // An unavailable tier ends the command before anything is measured.
+    let compressed = request.compressed.contains(&true);
+    let need = lab::real::required(&trial, &far_site(), compressed, &guard.stop, message::waiting(session.quiet()))
         .map_err(|status| peak_error(&status))?;
-    let sizes = sizes(request, need);
+    let sizes = sizes(request, need.peak);
     if !session.quiet() && !sizes.raised.is_empty() {
         message!("budgets below the minimum of {} are raised to it: {}", farmem::DRAM_MIN, sizes.raised.join(", "));
     }
@@ -97,7 +103,7 @@ pub fn size(request: &SizeRequest) -> Result<RunResult, CliError> {
 pub fn answer(result: &RunResult) -> Result<(SizeAnswer, Comparison), CliError> {
     let RunResult { record, finding, .. } = result;
     let compared = planned(&[ComparedRun { record, finding }], &record.plan);
-    let sized = compared.and_then(|comparison| Some((SizeAnswer::of(&record.plan, &comparison)?, comparison)));
+    let sized = compared.and_then(|comparison| Some((SizeAnswer::of(&record.plan, finding, &comparison)?, comparison)));
     sized.ok_or_else(|| {
         CliError::with(CliStatus::Invalid, "the baseline without a budget has no usable trial")
             .hint("see the reasons with nearfar show --trials")
@@ -121,7 +127,12 @@ pub fn measured_need(
     Ok(None)
 }
 
-fn plan(request: &SizeRequest, target: &TargetMachine, placements: Vec<String>, need: Bytes) -> Result<Plan, CliError> {
+fn plan(
+    request: &SizeRequest,
+    target: &TargetMachine,
+    placements: Vec<String>,
+    need: RequiredMemory,
+) -> Result<Plan, CliError> {
     let single = SingleWorkload {
         workload: WORKLOAD.into(),
         set: request.parameters.clone(),
@@ -137,7 +148,7 @@ fn plan(request: &SizeRequest, target: &TargetMachine, placements: Vec<String>, 
     let (program, within_percent) = (&request.program, request.within_percent);
     plan.experiment = experiment(program);
     plan.question = format!("How much DRAM does {program} need to be within {within_percent} % of full speed?");
-    plan.size = Some(SizePlan { need, within_percent });
+    plan.size = Some(SizePlan { need: need.peak, within_percent, compressibility: need.compressibility });
     if let Some(budget) = request.time_budget {
         (plan.repeat.budget, plan.budget_wins) = (budget, true);
     }
@@ -156,7 +167,7 @@ fn specs(request: &SizeRequest) -> Vec<WorkloadSpec> {
 
 /// The placements to measure.
 struct Sizes {
-    /// Names of the placements: without a budget, then each budget with each engine.
+    /// Names of the placements: without a budget, then each budget in each tier.
     placements: Vec<String>,
     /// Requested budgets below the minimum, [`farmem::DRAM_MIN`], which is measured instead.
     raised: Vec<String>,
@@ -170,8 +181,9 @@ fn sizes(request: &SizeRequest, need: Bytes) -> Sizes {
             raised.push(budget.to_string());
         }
         let dram = given.max(farmem::DRAM_MIN);
-        for steered in request.steered {
-            let name = DramBudget { dram, steered: *steered, compressed: false }.exact_name();
+        let tiers = request.steered.iter().flat_map(|steered| request.compressed.iter().map(|how| (*steered, *how)));
+        for (steered, compressed) in tiers {
+            let name = DramBudget { dram, steered, compressed }.exact_name();
             let name = format!("{BASELINE}+{name}");
             if !placements.contains(&name) {
                 placements.push(name);

@@ -144,6 +144,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "size",
         &[
             example("nearfar size --dram 50%,100% -- xz -kc FILE", "Compare two budgets of DRAM with no limit"),
+            example("nearfar size --compressed -- xz -kc FILE", "Also measure whether compressed memory needs less"),
             example(
                 "nearfar size --server ./server --ready port:7379 -- ./load",
                 "Limit the server, and measure the time of its load",

@@ -193,7 +193,7 @@ mod tests {
         let argvs: &[&[&str]] = &[
             &["measure", "command", "--set", "metric=x", "-t", "4", "-i", "0,1", "--", "sh", "-c", "exit 1"],
             &["place", "--server", "redis", "--ready", "port:1", "-w", "1", "--strict", "--", "load"],
-            &["size", "--engine", "plain", "-r", "2", "--", "xz"],
+            &["size", "--engine", "plain", "--compressed", "-r", "2", "--", "xz"],
         ];
         for argv in argvs {
             let once = replayed(argv);
@@ -210,6 +210,7 @@ mod tests {
         "budget",
         "cleanup",
         "command",
+        "compressed",
         "cpunodebind",
         "cpus",
         "devices",

@@ -13,6 +13,9 @@ pub struct SizeArgs {
     /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "both")]
     pub engine: Engines,
+    /// Also measure each budget with compression: evicted pages stay in DRAM, in at most half of it, before they go to disk
+    #[arg(long)]
+    pub compressed: bool,
     /// Maximum slowdown, compared with no limit, for a budget to be large enough
     #[arg(long, alias = "within", value_name = "PERCENT", default_value = "5%")]
     pub max_slowdown: String,

@@ -123,7 +123,7 @@ impl Answer {
         }
         let compared = planned(&[ComparedRun { record, finding }], &record.plan);
         compared
-            .and_then(|comparison| SizeAnswer::of(&record.plan, &comparison))
+            .and_then(|comparison| SizeAnswer::of(&record.plan, finding, &comparison))
             .map_or(Self::Cells, |answer| Self::Size(Box::new(answer)))
     }
 }

@@ -47,6 +47,7 @@ fn request(args: &SizeArgs, common: &GlobalArgs) -> Result<SizeRequest, CliError
             Engines::Kernel => &[false],
             Engines::Both => &[true, false],
         },
+        compressed: if args.compressed { &[false, true] } else { &[false] },
         repetitions: args.repeats.repetitions,
         warmup: args.repeats.warmup,
     };

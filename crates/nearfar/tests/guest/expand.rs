@@ -76,6 +76,28 @@ fn trials_record_what_was_compressed() {
 }
 
 #[test]
+fn size_measures_compressed_tiers_and_compressibility() {
+    let Some(job) = job_output("size_measures_compressed_tiers_and_compressibility") else { return };
+    // One run shows no interval.
+    let sized = job.json("sized", &[3]);
+    let [plain, compressed] = &sized["points"].as_array().expect("points")[..] else { panic!("{sized:#}") };
+    for (point, is_compressed) in [(plain, false), (compressed, true)] {
+        assert_eq!((&point["steered"], &point["compressed"]), (&false.into(), &is_compressed.into()), "{sized:#}");
+        assert!(point["slower_percent"].is_number() && point["cpu_percent"].is_number(), "{sized:#}");
+    }
+    assert!(plain["compressed_dram"].is_null(), "{sized:#}");
+    let pool = compressed["compressed_dram"].as_u64().expect("bytes");
+    assert!((1 << 20..=(6 << 20) + 8192).contains(&pool), "{sized:#}");
+    // Lines of digits.
+    let memory = &sized["compressibility"]["total"];
+    let percent = |name: &str| memory[name].as_f64().expect("percent");
+    assert!(memory["bytes"].as_u64() > Some(8 << 20) && memory["pages"].as_u64() > Some(1000), "{sized:#}");
+    assert!((20.0..80.0).contains(&percent("percent")), "{sized:#}");
+    assert!(percent("ci_low") < percent("percent") && percent("percent") < percent("ci_high"), "{sized:#}");
+    assert_restored(job, "sized.after");
+}
+
+#[test]
 fn trials_next_to_swap_of_others_are_suspect() {
     let Some(job) = job_output("trials_next_to_swap_of_others_are_suspect") else { return };
     for trial in job.trials("shared") {

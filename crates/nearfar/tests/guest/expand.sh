@@ -44,6 +44,11 @@ step uncompressed.summary cat /tmp/summary
 echo N >$zswap
 rm -f /tmp/sorted /tmp/summary
 
+# The same program with half of the limit for compressed pages, and without.
+step sized nearfar size --dram 12MiB --engine kernel --compressed --runs 1 -w 0 --format json -- sort -o /tmp/sorted /far/lines
+rm -f /tmp/sorted
+step sized.after found
+
 # Trials with a DRAM budget.
 measured budget sweep --smoke --runs 1 --set size=32MiB --placement one-core+expand:16MiB --placement one-core+swap:16MiB
 step budget.after found

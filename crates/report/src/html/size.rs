@@ -1,9 +1,9 @@
-//! The slowdown of a command with less DRAM as two curves, for the paging controller and for the kernel's swap: each
-//! budget with its 95 % interval, the memory of the command, the allowed slowdown, and the result. The axis of times is
-//! logarithmic, because they range from 1 % to a hundredfold. Decides layout only.
+//! The slowdown of a command with less DRAM as curves, one per tier: paging controller or the kernel's swap, each with or
+//! without compression. Also shows the 95 % interval of each budget, the memory of the command, the allowed slowdown, and
+//! the result. The axis of times is logarithmic, because they range from 1 % to a hundredfold. Decides layout only.
 
 use askama::Template;
-use model::analysis::size::{SizeAnswer, SizePoint};
+use model::analysis::size::{SizeAnswer, SizePoint, SizeTier};
 use model::values::units::Bytes;
 
 use super::figure::FigurePart;
@@ -27,7 +27,7 @@ const LEGEND: f64 = 24.0;
 const STEPS: u64 = 8;
 /// Minimum distance of ticks.
 const TICK_APART: f64 = 17.0;
-/// Horizontal offset of the two points of a budget, so that both whiskers are visible.
+/// Horizontal offset of the points of a budget, so that all whiskers are visible.
 const ASIDE: f64 = 2.5;
 /// Candidates for ticks, the most readable first.
 const TICKS: [f64; 22] = [
@@ -39,8 +39,8 @@ const TICKS: [f64; 22] = [
 pub(crate) struct SizePart {
     pub(crate) answer: String,
     pub(crate) class: &'static str,
-    /// The budget that the kernel's swap needs.
-    pub(crate) plain: Option<String>,
+    /// The budgets of the other tiers, and the compressibility of the memory.
+    pub(crate) details: Vec<String>,
     /// `None` if no budget has a result.
     pub(crate) figure: Option<FigurePart>,
 }
@@ -50,7 +50,7 @@ impl SizePart {
         Self {
             answer: answer.sentence(),
             class: if answer.saves.is_some() { Tone::Good } else { Tone::Plain }.class(),
-            plain: answer.plain_sentence(),
+            details: answer.other_sentences().into_iter().chain(answer.compressibility_sentence()).collect(),
             figure: (!answer.points.is_empty()).then(|| figure(answer, rows_max)),
         }
     }
@@ -110,29 +110,41 @@ fn drawn(answer: &SizeAnswer) -> Svg {
         title: "Slowdown with less DRAM".into(),
         description: description(answer),
         width: pixels(WIDTH),
-        height: pixels(HEADING + HEIGHT + AXIS + LEGEND),
+        height: pixels(HEADING + HEIGHT + AXIS + LEGEND * answer.tiers.len() as f64),
         ..Svg::default()
     };
     picture.label("h", 4.0, 16.0, &format!("{} relative to all memory in DRAM, by DRAM limit", quantity(answer)));
     axes(&mut picture, &plot);
     marks(&mut picture, &plot, answer);
-    let mut x = LEFT;
-    for (steered, name) in [(true, "paging controller (nearfar expand)"), (false, "kernel swap")] {
-        let own: Vec<&SizePoint> = answer.points.iter().filter(|point| point.steered == steered).collect();
-        if !own.is_empty() {
-            curve(&mut picture, &plot, &own, steered);
-            let y = HEADING + HEIGHT + AXIS + LEGEND / 2.0;
-            picture.lines.push(SvgPath { class: class(steered), path: format!("M{} {}h24", pixels(x), pixels(y)) });
-            picture.label("q", x + 30.0, y + 4.0, name);
-            x += 230.0;
-        }
+    for (row, tier) in answer.tiers.iter().map(|answer| answer.tier).enumerate() {
+        let own: Vec<&SizePoint> = answer.points.iter().filter(|point| point.tier == tier).collect();
+        curve(&mut picture, &plot, &own, tier);
+        let y = HEADING + HEIGHT + AXIS + LEGEND * (row as f64 + 0.5);
+        picture.lines.push(SvgPath { class: class(tier), path: format!("M{} {}h24", pixels(LEFT), pixels(y)) });
+        picture.label("q", LEFT + 30.0, y + 4.0, name(tier));
     }
     picture
 }
 
-/// The second curve differs in colour, dashes and open dots, so it can be distinguished without colour.
-fn class(steered: bool) -> String {
-    if steered { "curve" } else { "curve warm l1" }.into()
+fn name(tier: SizeTier) -> &'static str {
+    match (tier.steered, tier.compressed) {
+        (true, false) => "paging controller (nearfar expand)",
+        (true, true) => "paging controller with compression (nearfar expand --compressed)",
+        (false, false) => "kernel swap",
+        (false, true) => "kernel swap with compression",
+    }
+}
+
+/// The curves of the kernel's swap differ in colour and open dots, and all in dashes, so they can be distinguished
+/// without colour.
+fn class(tier: SizeTier) -> String {
+    match (tier.steered, tier.compressed) {
+        (true, false) => "curve",
+        (true, true) => "curve l2",
+        (false, false) => "curve warm l1",
+        (false, true) => "curve warm l3",
+    }
+    .into()
 }
 
 fn axes(picture: &mut Svg, plot: &Frame) {
@@ -164,26 +176,32 @@ fn marks(picture: &mut Svg, plot: &Frame, answer: &SizeAnswer) {
     picture.label("q", LEFT + 4.0, plot.y(within) - 4.0, &format!("within {} %", answer.within_percent));
 }
 
-fn curve(picture: &mut Svg, plot: &Frame, own: &[&SizePoint], steered: bool) {
-    let (whisker, dot, aside) =
-        if steered { ("whisker", "point", -ASIDE) } else { ("whisker warm", "point open", ASIDE) };
+fn curve(picture: &mut Svg, plot: &Frame, own: &[&SizePoint], tier: SizeTier) {
+    let (whisker, dot, side) =
+        if tier.steered { ("whisker", "point", -1.0) } else { ("whisker warm", "point open", 1.0) };
+    let aside = side * ASIDE * if tier.compressed { 3.0 } else { 1.0 };
     let place = |point: &&SizePoint| (plot.x(point.dram.0 as f64) + aside, plot.y(times(point.slower_percent)));
     let places: Vec<(f64, f64)> = own.iter().map(place).collect();
     for (point, (x, y)) in own.iter().zip(&places) {
         plot.whisker(picture, whisker, *x, (point.ci_low.map(times), point.ci_high.map(times)));
         picture.points.push(SvgDot { class: dot, x: pixels(*x), y: pixels(*y), title: caption(point) });
     }
-    picture.lines.push(SvgPath { class: class(steered), path: through(&places) });
+    picture.lines.push(SvgPath { class: class(tier), path: through(&places) });
 }
 
 fn caption(point: &SizePoint) -> String {
-    let swap = if point.steered { "paging controller" } else { "kernel swap" };
+    let swap = if point.tier.steered { "paging controller" } else { "kernel swap" };
+    let compressed = if point.tier.compressed { " with compression" } else { "" };
     let interval = point
         .ci_low
         .zip(point.ci_high)
         .map_or(String::new(), |(low, high)| format!(" ({} to {})", significant(times(low)), significant(times(high))));
     let longer = signed_percent(point.slower_percent);
-    format!("{}, {swap}: {} times{interval}, {longer}", point.dram, significant(times(point.slower_percent)))
+    format!(
+        "{}, {swap}{compressed}: {} times{interval}, {longer}",
+        point.dram,
+        significant(times(point.slower_percent))
+    )
 }
 
 /// The quantity of the vertical axis. Half the rate is twice the slowdown.
@@ -202,25 +220,39 @@ fn description(answer: &SizeAnswer) -> String {
 
 #[cfg(test)]
 mod tests {
+    use model::analysis::size::TierAnswer;
+
     use super::*;
 
     fn answer(points: &[(u64, bool, f64)], enough: Option<u64>) -> SizeAnswer {
         let point = |(mib, steered, slower): &(u64, bool, f64)| SizePoint {
             dram: Bytes(mib << 20),
-            steered: *steered,
+            tier: SizeTier { steered: *steered, compressed: false },
             slower_percent: *slower,
             ci_low: Some(slower - 1.0),
             ci_high: Some(slower + 1.0),
+            compressed_dram: None,
+            cpu_percent: None,
         };
         let (need, enough) = (Bytes(400 << 20), enough.map(|mib| Bytes(mib << 20)));
-        let points = points.iter().map(point).collect();
+        let points: Vec<SizePoint> = points.iter().map(point).collect();
+        let of = |steered| points.iter().any(|point| point.tier.steered == steered);
+        let tiers = [true, false].into_iter().filter(|steered| of(*steered)).map(|steered| TierAnswer {
+            tier: SizeTier { steered, compressed: false },
+            enough: enough.filter(|_| steered),
+            unresolved: false,
+            compressed_dram: None,
+        });
+        let tiers = tiers.collect();
         let saves = enough.map(|enough| Bytes(need.0 - enough.0));
         SizeAnswer {
             program: "app".into(),
             metric: "wall".into(),
             need,
             within_percent: 5.0,
+            compressibility: None,
             points,
+            tiers,
             enough,
             enough_plain: None,
             saves,
@@ -278,10 +310,27 @@ mod tests {
     #[test]
     fn result_without_points_has_no_figure() {
         let part = SizePart::new(&answer(&[], None), 50);
-        assert!(part.figure.is_none() && part.plain.is_none() && part.class.is_empty());
+        assert!(part.figure.is_none() && part.details.is_empty() && part.class.is_empty());
         let one = SizePart::new(&answer(&[(100, true, 60.0)], None), 50);
         assert!(
             one.figure.is_some_and(|figure| !figure.svg.contains("is enough") && !figure.svg.contains("point open"))
         );
+    }
+
+    #[test]
+    fn compressed_tiers_have_separate_curves() {
+        let mut found = answer(&[(100, true, 60.0), (200, true, 2.0)], Some(200));
+        let compressed = SizeTier { steered: true, compressed: true };
+        found.points.push(SizePoint { tier: compressed, ..found.points[0] });
+        found.tiers.push(TierAnswer { tier: compressed, ..found.tiers[0] });
+        let part = SizePart::new(&found, 50);
+        assert_eq!(part.details, ["with compression it needs 200MiB"]);
+        let svg = part.figure.expect("there are points").svg;
+        assert_eq!(
+            (svg.matches("class=\"curve\"").count(), svg.matches("class=\"curve l2\"").count()),
+            (2, 2),
+            "{svg}"
+        );
+        assert!(svg.contains("100MiB, paging controller with compression: 1.600 times"), "{svg}");
     }
 }

@@ -303,6 +303,7 @@ mod tests {
             verdicts: VerdictCounts::default(),
             cpu_load: vec![load],
             node_pages: vec![pages],
+            budget: None,
             reasons: vec![("steal".into(), 1)],
             outside_means: false,
             caveats: vec!["one trial".into()],

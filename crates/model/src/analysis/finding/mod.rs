@@ -1,12 +1,14 @@
 //! Findings: a summary per cell, computed from the samples of a run. Reports display findings and compute nothing
 //! themselves.
 
+mod budget;
 mod caveats;
 mod load;
 mod memory;
 mod reasons;
 mod summary;
 
+pub use budget::BudgetFinding;
 pub use load::{CpuLoad, load_belongs_to};
 pub use memory::NodePages;
 pub use reasons::ReasonGroup;
@@ -59,6 +61,9 @@ pub struct CellFinding {
     /// Memory of the trials by node, in ascending order of nodes. Empty if it was not observed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub node_pages: Vec<NodePages>,
+    /// DRAM and CPU time that its DRAM budget took; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetFinding>,
     /// Distinct reasons of suspect and invalid trials with their counts, most frequent first.
     pub reasons: Vec<(String, u32)>,
     /// Sentences that limit the interpretation of this result.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::budget::BudgetSamples;
 use super::caveats::{self, CaveatSamples};
 use super::load::LoadSum;
 use super::memory::PagesSum;
@@ -80,6 +81,7 @@ struct CellTrials {
     reasons: BTreeMap<String, u32>,
     load: LoadSum,
     pages: PagesSum,
+    budget: BudgetSamples,
     caveats: CaveatSamples,
 }
 
@@ -108,6 +110,7 @@ impl CellTrials {
         }
         self.load.add(&record.outcome.evidence.cpu_times);
         self.pages.add(&record.outcome.evidence);
+        self.budget.add(&record.outcome.evidence);
         self.caveats.add(&record.outcome.samples);
     }
 
@@ -118,7 +121,7 @@ impl CellTrials {
         let violated = self.violated;
         too_many_missing(violated, measured).then(|| {
             (self.order, self.ids, self.suspect, self.values) = Default::default();
-            (self.load, self.pages, self.caveats) = Default::default();
+            (self.load, self.pages, self.budget, self.caveats) = Default::default();
             format!("no result, because the placement was violated in {violated} of {measured} trials")
         })
     }
@@ -195,6 +198,7 @@ fn cell_finding(spec: &WorkloadSpec, cell: &Cell, mut trials: CellTrials) -> Cel
         outside_means: cell.outside_means,
         cpu_load: trials.load.means(),
         node_pages: trials.pages.means(),
+        budget: trials.budget.medians(),
         verdicts: trials.verdicts,
         reasons: most_frequent_first(trials.reasons),
         caveats: violations.into_iter().chain(trials.caveats.sentences()).chain(autocorrelated).collect(),

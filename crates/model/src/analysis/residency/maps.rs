@@ -74,8 +74,13 @@ impl Mapping {
     /// Whether its pages belong to the processes that map them, and not to a file on a disk, whose cached pages are those
     /// of all programs. `is_file_page` is false for pages that the process has copied to write.
     pub fn is_own_memory(&self, system: FileSystem, is_file_page: bool) -> bool {
-        let part = self.part("", &BTreeSet::new(), system, is_file_page);
-        part.kind != MemoryKind::MappedFile
+        self.own_kind(system, is_file_page).is_some()
+    }
+
+    /// Returns the kind of its pages if they are own memory ([`Mapping::is_own_memory`]).
+    pub fn own_kind(&self, system: FileSystem, is_file_page: bool) -> Option<MemoryKind> {
+        let kind = self.part("", &BTreeSet::new(), system, is_file_page).kind;
+        (kind != MemoryKind::MappedFile).then_some(kind)
     }
 
     /// Returns the part that its pages belong to. `is_file_page` is false for pages that the process has copied to write.

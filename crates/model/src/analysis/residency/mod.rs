@@ -37,6 +37,21 @@ pub enum MemoryKind {
     SharedMemory,
 }
 
+impl MemoryKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Stack => "stack",
+            Self::Anonymous => "anonymous",
+            Self::HugePages => "huge pages",
+            Self::Program => "program",
+            Self::Library => "library",
+            Self::MappedFile => "mapped file",
+            Self::SharedMemory => "shared memory",
+        }
+    }
+}
+
 /// Kind and name of a part of the memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartKey {

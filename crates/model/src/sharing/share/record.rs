@@ -87,8 +87,8 @@ impl Redaction {
             efficiency,
             budget_wins: plan.budget_wins,
             race: plan.race.as_ref().map(|race| self.race(race)),
-            // Contains only numbers, which do not identify the command.
-            size: plan.size,
+            // Contains only numbers and kinds of memory, which do not identify the command.
+            size: plan.size.clone(),
             gate: plan.gate,
             command: self.command(plan),
         }

@@ -233,6 +233,9 @@ pub struct CompressedTraffic {
     pub loaded: Bytes,
     /// Decompressed and written to disk, to free DRAM.
     pub written_back: Bytes,
+    /// Peak of the DRAM that they used, sampled during the trial; `None` in results of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dram_max: Option<Bytes>,
 }
 
 /// Observations about memory that is a mapped file on a disk.
