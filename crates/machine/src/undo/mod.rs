@@ -55,9 +55,7 @@ impl SettingsRoot {
 
     /// Returns the locations of all changes that are kept.
     pub fn applied(&self) -> Vec<Self> {
-        let dir = self.state.join(APPLIED);
-        let location = |name: String| Self { root: self.root.clone(), state: dir.join(name) };
-        sysfs::names(&dir).into_iter().map(location).collect()
+        self.journals_in(&self.state.join(APPLIED))
     }
 
     /// Returns the location with the journal of a kind of setting that is kept until `nearfar restore`.
@@ -68,14 +66,19 @@ impl SettingsRoot {
 
     /// Returns the locations of all settings that are kept.
     pub fn kept(&self) -> Vec<Self> {
-        sysfs::names(&self.state.join(KEPT)).iter().map(|setting| self.kept_for(setting)).collect()
+        self.journals_in(&self.state.join(KEPT))
+    }
+
+    /// Returns the locations in a directory of journals.
+    fn journals_in(&self, dir: &Path) -> Vec<Self> {
+        let location = |name: String| Self { root: self.root.clone(), state: dir.join(name) };
+        sysfs::names(dir).into_iter().map(location).collect()
     }
 
     /// Returns the locations of all other processes with a separate journal, running or not.
     fn siblings(&self) -> Vec<Self> {
         let Some(dir) = self.state.parent().filter(|dir| dir.ends_with(EXPANSIONS)) else { return Vec::new() };
-        let sites = sysfs::names(dir).into_iter().map(|name| dir.join(name)).filter(|state| *state != self.state);
-        sites.map(|state| Self { root: self.root.clone(), state }).collect()
+        self.journals_in(dir).into_iter().filter(|site| site.state != self.state).collect()
     }
 
     /// Returns the changes in the journals of those processes. Unreadable journals are ignored.

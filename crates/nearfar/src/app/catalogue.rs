@@ -73,6 +73,11 @@ impl PlacementCatalogue {
     }
 }
 
+/// Describes a map of another machine, with both machines.
+pub fn of_other_machine(there: &Topology, here: &Topology) -> String {
+    format!("the map is of another machine: {}; this machine: {}", there.summary(), here.summary())
+}
+
 /// Returns the measured map of a run selected with `--map`.
 fn named(name: &str, topology: &Topology, results: &ResultsFile) -> Result<(RunId, MeasuredMap), CliError> {
     let store = results.open_existing()?;
@@ -84,11 +89,9 @@ fn named(name: &str, topology: &Topology, results: &ResultsFile) -> Result<(RunI
         });
     }
     let record = store.run(name).map_err(CliError::usage)?;
-    let (there, here) = (record.machine.topology.summary(), topology.summary());
-    if there != here {
-        return Err(CliError::usage(format!(
-            "--map {name}: the map is of another machine: {there}; this machine: {here}"
-        )));
+    let there = &record.machine.topology;
+    if there.summary() != topology.summary() {
+        return Err(CliError::usage(format!("--map {name}: {}", of_other_machine(there, topology))));
     }
     Ok((record.id.clone(), map_of(&store, &record)?))
 }

@@ -52,7 +52,7 @@ impl CpuUse {
         let wall = after.at.checked_sub(before.at).filter(|wall| !wall.is_zero())?;
         let mean = |time: fn(&CpuTotals) -> Duration| time(after).saturating_sub(time(before)).div_duration_f64(wall);
         let (service, busy) = (mean(|times| times.service), mean(|times| times.busy));
-        // The kernel counts busy CPUs in ticks, and the time of threads in nanoseconds.
+        // May be negative: the kernel counts the time of busy CPUs in ticks, and that of threads in nanoseconds.
         let others = (busy - service).max(0.0);
         Some(Self { service, others, waiting: mean(|times| times.waited), stolen: mean(|times| times.stolen) })
     }

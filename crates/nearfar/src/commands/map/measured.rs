@@ -7,7 +7,7 @@ use model::placements::measured_map::{MapOptions, MeasuredMap};
 use model::values::record::RunRecord;
 use store::Store;
 
-use crate::app::catalogue::map_of;
+use crate::app::catalogue::{map_of, of_other_machine};
 use crate::app::measured_map::{MeasuredMapRequest, measure, plan};
 use crate::app::session::ResumeRule;
 use crate::app::target_machine::{read_topology, simulated_file, source};
@@ -95,9 +95,9 @@ fn xml(record: &RunRecord, map: &MeasuredMap, args: &MapCommandArgs) -> Result<S
     }
     // First in a child process, because hwloc may crash on an invalid file.
     let topology = read_topology(from)?;
-    let (there, here) = (record.machine.topology.summary(), topology.summary());
-    if there != here {
-        return Err(CliError::usage(format!("the map is of another machine: {there}; this machine: {here}"))
+    let there = &record.machine.topology;
+    if there.summary() != topology.summary() {
+        return Err(CliError::usage(of_other_machine(there, &topology))
             .hint("pass the hwloc XML file of that machine with --from"));
     }
     let (attributes, matrix) = (map.memory_attributes(), map.latency_matrix());

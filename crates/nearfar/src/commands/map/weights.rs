@@ -9,6 +9,7 @@ use model::placements::measured_map::{MeasuredMap, NodeWeight, WeightError, Weig
 use model::values::id_set::NodeId;
 use model::values::record::RunRecord;
 
+use crate::app::catalogue::of_other_machine;
 use crate::app::run_guard::{GuardRequest, RunGuard, failure, site};
 use crate::app::target_machine::{read_topology, simulated_file};
 use crate::cli::{GlobalArgs, MapCommandArgs, MapFormat};
@@ -82,8 +83,7 @@ fn check_origin(record: &RunRecord, args: &MapCommandArgs) -> Result<Result<(), 
     }
     let (there, here) = (&record.machine.topology, read_topology(None)?);
     if there.fixed() != here.fixed() {
-        let (there, here) = (there.summary(), here.summary());
-        return Ok(Err(refuse_map(&format!("the map is of another machine: {there}; this machine: {here}"))));
+        return Ok(Err(refuse_map(&of_other_machine(there, &here))));
     }
     Ok(if stamp.smoke { Err(refuse_map(SMOKE)) } else { Ok(()) })
 }
