@@ -148,17 +148,7 @@ impl Nodes {
 
     /// Stops the run of a job on every node midway with [`freeze`], and returns the PIDs.
     pub fn freeze(&self, job: &str, bytes: u64) -> Vec<u32> {
-        std::thread::scope(|scope| {
-            let freeze = |node: &Node| {
-                let dir = node.job(job);
-                scope.spawn(move || {
-                    prefer_this_thread();
-                    freeze(&dir, bytes)
-                })
-            };
-            let frozen: Vec<_> = self.nodes.iter().map(freeze).collect();
-            frozen.into_iter().map(|frozen| frozen.join().expect("the run is midway before the timeout")).collect()
-        })
+        freeze_all(&self.nodes.iter().map(|node| node.job(job)).collect::<Vec<_>>(), bytes)
     }
 
     /// `nearfar` on the coordinator, with its own results file.
@@ -259,13 +249,28 @@ fn prefer_this_thread() {
 
 /// Waits until the run in the directory of a job has stored `bytes` and logged a trial, and stops it so that it cannot
 /// end while the test continues. Returns its PID.
-pub fn freeze(job: &Path, bytes: u64) -> u32 {
+fn freeze(job: &Path, bytes: u64) -> u32 {
     let stored = || std::fs::metadata(job.join("results.db-wal")).map_or(0, |file| file.len());
     let has_logged = || std::fs::read_to_string(job.join("log")).is_ok_and(|log| log.contains(" @ "));
     until(&format!("{} has {bytes} bytes of results", job.display()), || stored() >= bytes && has_logged());
     let pid = runner(job).expect("a run writes its lock before it stores trials");
     stop(pid);
     pid
+}
+
+/// Stops the runs of several jobs concurrently with [`freeze`]: one could end while another is waited for.
+pub fn freeze_all(jobs: &[PathBuf], bytes: u64) -> Vec<u32> {
+    std::thread::scope(|scope| {
+        let freeze = |job: &PathBuf| {
+            let job = job.clone();
+            scope.spawn(move || {
+                prefer_this_thread();
+                freeze(&job, bytes)
+            })
+        };
+        let frozen: Vec<_> = jobs.iter().map(freeze).collect();
+        frozen.into_iter().map(|frozen| frozen.join().expect("the run is midway before the timeout")).collect()
+    })
 }
 
 /// The PID in the lock file of a job's directory.

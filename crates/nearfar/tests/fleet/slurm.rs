@@ -12,7 +12,7 @@ use model::placements::placement::{KernelFeatures, lines, parse};
 use model::values::shell::quote_argv;
 use tempfile::TempDir;
 
-use super::nodes::{Limit, descendants, freeze, is_alive, json, kill_all_with, output, signal, text, until, user};
+use super::nodes::{Limit, descendants, freeze_all, is_alive, json, kill_all_with, output, signal, text, until, user};
 use super::{JOB, MODELS, TRIALS, job_states, nasty, three_machines};
 
 const NODES: [&str; 2] = ["node-a", "node-b"];
@@ -168,7 +168,7 @@ fn killed_slurm_job_resumes_and_each_trial_is_stored_once() {
 
     let mut run = cluster.run().spawn().expect("the program starts");
     let limit = Limit::on(&run);
-    let pids = NODES.map(|node| freeze(&cluster.job(node), 20_000));
+    let pids = freeze_all(&NODES.map(|node| cluster.job(node)), 20_000);
     let lines = BufReader::new(run.stderr.take().expect("piped")).lines().map_while(Result::ok);
     let mut silent = NODES.to_vec();
     for line in lines.filter(|line| line.contains("queens @ ")) {
