@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use libc::c_int;
+use model::analysis::residency::PageStatus;
 use model::hint::Hinted;
 use model::values::id_set::{NodeId, NodeSet};
 use model::values::placement::MemoryPolicy;
@@ -23,6 +23,7 @@ use model::values::units::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::mempolicy::{self, PolicyCode};
+use crate::residency;
 use crate::syscall::{self, SyscallError};
 use crate::sysfs;
 
@@ -173,9 +174,6 @@ unsafe impl<T: Sync> Sync for PlacedMemory<T> {}
 /// 2 MiB is the size of a huge page on x86-64 and on 64-bit ARM with 4 KiB pages.
 const ALIGNMENT: usize = 2 << 20;
 
-/// Maximum number of pages per call of `move_pages(2)`; the kernel splits them into smaller batches in any case.
-const PAGES_PER_CALL: usize = 4096;
-
 /// Bytes that [`PlacedMemory`] currently maps. The kernel's estimate of available memory ignores untouched ones.
 static MAPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -236,16 +234,9 @@ impl<T: FromBytes + IntoBytes> PlacedMemory<T> {
         let count = self.bytes.div_ceil(page);
         let first = self.first_byte().as_ptr().addr();
         let addresses: Vec<u64> = evenly_spaced(count, pages_max).map(|index| (first + index * page) as u64).collect();
-        let mut by_node = BTreeMap::new();
-        for batch in addresses.chunks(PAGES_PER_CALL) {
-            let mut status: Vec<c_int> = vec![-libc::ENOENT; batch.len()];
-            syscall::pages_status(0, batch, &mut status).map_err(|error| {
-                let refusal = SyscallError::new("query the nodes of pages (move_pages)", &error);
-                MemoryError::Refused(refusal.with_hint(mempolicy::hint(&error)))
-            })?;
-            count_nodes(&status, &mut by_node);
-        }
-        Ok(by_node)
+        let statuses =
+            residency::query(0, &addresses).map_err(|error| MemoryError::Refused(residency::query_error(&error)))?;
+        Ok(count_nodes(&statuses))
     }
 
     /// Moves the pages that begin in this range of bytes to a node, as long as the node has free memory.
@@ -357,12 +348,15 @@ fn evenly_spaced(count: usize, limit: usize) -> impl Iterator<Item = usize> {
     (0..chosen).map(move |index| (index as u128 * count as u128 / chosen as u128) as usize)
 }
 
-/// Counts the resident pages. Negative statuses are pages that are not resident (ENOENT: never touched or swapped out;
-/// EFAULT: only read, so the shared zero page).
-fn count_nodes(status: &[c_int], by_node: &mut BTreeMap<NodeId, u64>) {
-    for node in status.iter().filter_map(|status| u32::try_from(*status).ok()) {
-        *by_node.entry(NodeId(node)).or_insert(0) += 1;
+/// Counts the resident pages. Others were never touched or are swapped out, or were only read and are the shared zero page.
+fn count_nodes(statuses: &[PageStatus]) -> BTreeMap<NodeId, u64> {
+    let mut by_node = BTreeMap::new();
+    for status in statuses {
+        if let PageStatus::On(node) = status {
+            *by_node.entry(*node).or_insert(0) += 1;
+        }
     }
+    by_node
 }
 
 /// Sums the `AnonHugePages` of the mappings of an smaps text that begin in a range.
@@ -584,9 +578,9 @@ mod tests {
 
     #[test]
     fn pages_that_are_not_resident_are_not_counted() {
-        let mut by_node = BTreeMap::new();
-        count_nodes(&[0, 1, -libc::ENOENT, 1, -libc::EFAULT], &mut by_node);
-        assert_eq!(by_node, [(NodeId(0), 1), (NodeId(1), 2)].into());
+        let on = |node| PageStatus::On(NodeId(node));
+        let statuses = [on(0), on(1), PageStatus::Unknown, on(1), PageStatus::NotMemory];
+        assert_eq!(count_nodes(&statuses), [(NodeId(0), 1), (NodeId(1), 2)].into());
     }
 
     #[test]

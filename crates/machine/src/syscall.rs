@@ -249,6 +249,28 @@ pub(crate) fn move_pages(
     .map(drop)
 }
 
+/// Maximum number of addresses of a call of [`read_bytes`].
+const ADDRESSES_MAX: usize = libc::UIO_MAXIOV as usize;
+
+/// `process_vm_readv(2)`: reads one byte at each of the first addresses of a process, and returns how many were read. The
+/// content is discarded.
+pub(crate) fn read_bytes(pid: u32, addresses: &[u64]) -> io::Result<usize> {
+    let addresses = &addresses[..addresses.len().min(ADDRESSES_MAX)];
+    let mut bytes = vec![0_u8; addresses.len()];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote: Vec<libc::iovec> = addresses
+        .iter()
+        .map(|address| libc::iovec { iov_base: ptr::without_provenance_mut(*address as usize), iov_len: 1 })
+        .collect();
+    // SAFETY: the kernel writes at most one byte per address to `bytes`, which lives as long as the call, and checks the
+    // remote addresses, which are those of another process.
+    let read = checked(|| unsafe {
+        libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, remote.as_ptr(), remote.len() as c_ulong, 0)
+            as libc::c_long
+    })?;
+    Ok(usize::try_from(read).unwrap_or(0))
+}
+
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf has no preconditions.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -221,7 +221,10 @@ fn sentences(residency: &Residency) -> Vec<String> {
     }
     if residency.total.unattributed.0 > 0 {
         let bytes = residency.total.unattributed;
-        sentences.push(format!("the node of {bytes} is unknown: pages were freed or moved meanwhile"));
+        sentences.push(format!(
+            "the node of {bytes} is unknown: pages were freed or moved meanwhile, or sampled by automatic NUMA balancing, \
+             whose pages only root can find before Linux 6.6"
+        ));
     }
     sentences.extend(
         residency

@@ -2,6 +2,7 @@
 //! process. Must not depend on how the result is shown.
 
 mod file;
+mod hinted;
 mod own_pages;
 mod pagemap;
 mod process;
@@ -21,6 +22,7 @@ use self::process::Inspector;
 use crate::mempolicy;
 use crate::proc::Proc;
 use crate::syscall::{self, SyscallError};
+use crate::sysfs;
 
 pub(crate) use file::open_own_file;
 pub use file::{FileError, cached_file};
@@ -143,7 +145,12 @@ pub(crate) fn query(pid: u32, addresses: &[u64]) -> Result<Vec<PageStatus>, std:
         let mut status = vec![-libc::ENOENT; batch.len()];
         syscall::pages_status(pid, batch, &mut status)?;
         ask_again(pid, batch, &mut status)?;
-        answers.extend(status.into_iter().map(page_status));
+        let mut found: Vec<PageStatus> = status.into_iter().map(page_status).collect();
+        let is_missing = |status: &PageStatus| !matches!(status, PageStatus::On(_));
+        if found.iter().any(is_missing) && numa_balancing_is_on() {
+            hinted::find(pid, batch, &mut found);
+        }
+        answers.extend(found);
     }
     Ok(answers)
 }
@@ -162,6 +169,11 @@ fn ask_again(pid: u32, pages: &[u64], status: &mut [i32]) -> Result<(), std::io:
     Ok(())
 }
 
+/// Whether automatic NUMA balancing is on: the kernel then moves pages towards the threads that access them.
+pub fn numa_balancing_is_on() -> bool {
+    sysfs::read_text(Path::new("/"), "proc/sys/kernel/numa_balancing").is_ok_and(|text| text != "0")
+}
+
 fn page_status(status: i32) -> PageStatus {
     match u32::try_from(status) {
         Ok(node) => PageStatus::On(NodeId(node)),
@@ -170,7 +182,7 @@ fn page_status(status: i32) -> PageStatus {
     }
 }
 
-fn query_error(error: &std::io::Error) -> SyscallError {
+pub(crate) fn query_error(error: &std::io::Error) -> SyscallError {
     SyscallError::new("query the nodes of pages (move_pages)", error).with_hint(mempolicy::hint(error))
 }
 

@@ -26,10 +26,10 @@ const RESIDENT: PageQuery =
     PageQuery { with: PAGE_IS_PRESENT, without: PAGE_IS_PFNZERO, reported: PAGE_IS_FILE | PAGE_IS_HUGE };
 
 /// Bits of an entry: Documentation/admin-guide/mm/pagemap.rst.
-const PRESENT: u64 = 1 << 63;
+pub(super) const PRESENT: u64 = 1 << 63;
 const FILE_OR_SHARED: u64 = 1 << 61;
 /// Number of the page frame. The kernel hides it without `CAP_SYS_ADMIN`.
-const FRAME: u64 = (1 << 55) - 1;
+pub(super) const FRAME: u64 = (1 << 55) - 1;
 /// Bits of /proc/kpageflags.
 const KPF_HUGE: u64 = 1 << 17;
 const KPF_THP: u64 = 1 << 22;

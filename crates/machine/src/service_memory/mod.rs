@@ -7,7 +7,6 @@
 mod record;
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -20,7 +19,7 @@ use rustix::thread::CapabilitySet;
 use crate::nodes::BLOCK_BYTES;
 use crate::proc::Proc;
 use crate::residency::{InspectError, PAGES_PER_QUERY, PageSpan, ProcessSpans, query, spans_of};
-use crate::{syscall, sysfs};
+use crate::syscall;
 
 /// Largest size of the pages that are moved in one call, unless a single page is larger. Threads of a service lost less
 /// time in long pauses with 64 pages of 4 KiB a call than with more.
@@ -141,9 +140,12 @@ impl Mover<'_> {
     fn batch(&mut self, listed: &[ListedPage<'_>], destination: &Destination) -> io::Result<()> {
         let mut pages = self.elsewhere(listed, destination)?;
         let planned: u64 = pages.iter().map(|page| page.bytes).sum();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             if pages.is_empty() || self.stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if attempt > 0 {
+                self.access(&pages);
             }
             self.attempt(&pages)?;
             // The status of the call is not proof.
@@ -167,6 +169,17 @@ impl Mover<'_> {
             Some(Page { address: page.address, bytes: page.span.page_bytes, node })
         };
         Ok(listed.iter().zip(statuses).filter_map(page).collect())
+    }
+
+    /// Reads a byte of each page. Automatic NUMA balancing makes pages inaccessible until they are accessed, and before Linux
+    /// 6.6 such pages cannot be moved.
+    fn access(&self, pages: &[Page]) {
+        let mut addresses = &pages.iter().map(|page| page.address).collect::<Vec<_>>()[..];
+        while !addresses.is_empty() {
+            // One that cannot be read ends the call; it is left out.
+            let read = syscall::read_bytes(self.pid, addresses).unwrap_or(0);
+            addresses = &addresses[(read + 1).min(addresses.len())..];
+        }
     }
 
     fn attempt(&self, pages: &[Page]) -> io::Result<()> {
@@ -196,11 +209,6 @@ impl Mover<'_> {
 /// Whether the error means that the process has exited or released its memory.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL))
-}
-
-/// Whether automatic NUMA balancing is on: the kernel then moves pages towards the threads that access them.
-pub fn numa_balancing_is_on() -> bool {
-    sysfs::read_text(Path::new("/"), "proc/sys/kernel/numa_balancing").is_ok_and(|text| text != "0")
 }
 
 #[cfg(test)]

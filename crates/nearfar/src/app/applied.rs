@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use files::NewFile;
-use machine::residency::inspect;
-use machine::service_memory::{Destination, ServiceMemory, numa_balancing_is_on};
+use machine::residency::{inspect, numa_balancing_is_on};
+use machine::service_memory::{Destination, ServiceMemory};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use machine::undo::{self, AppliedSettings, SettingsRoot};
 use model::analysis::live::{

@@ -9,6 +9,8 @@
  *   meddle read FILE MIB MS         touches memory and reads a mapped file, then sleeps
  *   meddle find FILE MS             reads a mapped file and sleeps MS, and four times as long if its pages are on other
  *                                   nodes than the CPU that it runs on
+ *   meddle hint MIB MS              touches memory once, computes until automatic NUMA balancing has hidden it from
+ *                                   move_pages, at most MS, writes "hidden" or "shown" and waits for a signal
  *   meddle migrate PID FROM TO      moves the pages of a process between nodes (migrate_pages, like migratepages)
  *   meddle banned PID               prints the reply of an irqbalance to the request "setup"
  */
@@ -91,6 +93,24 @@ static int find(const char *path, long ms) {
     return 0;
 }
 
+static int hint(long mib, long ms) {
+    enum { COUNT = 64 };
+    long bytes = mib << 20, missing = 0;
+    char *memory = malloc(bytes);
+    void *pages[COUNT];
+    int status[COUNT];
+    memset(memory, 1, bytes);
+    for (int page = 0; page < COUNT; page++) pages[page] = memory + bytes / COUNT * page;
+    for (clock_t end = clock() + ms * (CLOCKS_PER_SEC / 1000); clock() < end && missing < COUNT / 2;) {
+        if (syscall(SYS_move_pages, 0, COUNT, pages, NULL, status, 0)) return perror("move_pages"), 1;
+        missing = 0;
+        for (int page = 0; page < COUNT; page++) missing += status[page] < 0;
+    }
+    const char *line = missing < COUNT / 2 ? "shown\n" : "hidden\n";
+    if (write(1, line, strlen(line)) < 0) return 1;
+    return pause();
+}
+
 static int plant(char **words) {
     long heap = 64 * 4096;
     memset(sbrk(heap), 1, heap);
@@ -163,6 +183,7 @@ int main(int count, char **words) {
         perror(words[3]);
         return 1;
     }
+    if (count == 4 && !strcmp(words[1], "hint")) return hint(atol(words[2]), atol(words[3]));
     if (count == 6 && !strcmp(words[1], "plant")) return plant(words);
     if (count == 3 && !strcmp(words[1], "banned")) return banned(words[2]);
     if (count == 5 && !strcmp(words[1], "migrate")) {

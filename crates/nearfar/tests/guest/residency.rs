@@ -285,6 +285,23 @@ fn applied_placement_moves_threads_and_memory_and_is_undone() {
     assert_eq!(service_state(job, "undone"), found);
 }
 
+/// Before Linux 6.6, the kernel reports such pages as missing and does not move them.
+#[test]
+fn memory_with_numa_hints_is_found_and_moved() {
+    let Some(job) = job_output("memory_with_numa_hints_is_found_and_moved") else { return };
+    assert!(["hidden\n", "shown\n"].contains(&&*job.text("hint")), "{}", job.text("hint"));
+    let found = job.json("hint-where", &[0]);
+    let known: u64 =
+        ["heap", "anonymous", "huge-pages"].iter().flat_map(|kind| pages(&found, kind, "").into_values()).sum();
+    assert!(known >= (24 << 20) / PAGE, "{} at first: {known} pages: {found:#}", job.text("hint"));
+    assert_eq!(found["total"]["unattributed"], 0, "{found:#}");
+    let change = job.json("hint-applied", &[0]);
+    assert!(change["moved"]["moved"].as_u64() >= Some(24 << 20), "{change:#}");
+    let maps = job.text("hint-maps");
+    let on_node = maps.split_whitespace().filter_map(|word| word.strip_prefix("N2=")?.parse::<u64>().ok()).sum::<u64>();
+    assert!(on_node >= (24 << 20) / PAGE, "{maps}");
+}
+
 #[test]
 fn interrupted_and_killed_changes_are_undone() {
     let Some(job) = job_output("interrupted_and_killed_changes_are_undone") else { return };

@@ -62,6 +62,17 @@ state cleaned
 step nothing nearfar live watch --once
 kill $pid; wait $pid
 
+# Memory that automatic NUMA balancing has made inaccessible.
+echo 1 >/proc/sys/kernel/numa_balancing
+meddle hint 24 20000 >/tmp/hint &
+pid=$!
+wait_for grep -q . /tmp/hint
+step hint cat /tmp/hint
+step hint-where nearfar where --pid $pid --format json
+step hint-applied nearfar live apply --pid $pid --placement '-m 2' --format json
+step hint-maps cat /proc/$pid/numa_maps
+kill $pid; wait $pid
+
 # A file that is cached in part: pages 64 to 191 are dropped.
 meddle bound 1 dd if=/dev/zero of=/data/part bs=4096 count=300
 sync; echo 3 >/proc/sys/vm/drop_caches
