@@ -24,6 +24,8 @@ use crate::syscall;
 /// Largest size of the pages that are moved in one call, unless a single page is larger. Threads of a service lost less
 /// time in long pauses with 64 pages of 4 KiB a call than with more.
 const BYTES_PER_CALL: u64 = 64 * 4096;
+/// Size of the pages whose nodes are queried together.
+const BYTES_PER_BATCH: u64 = PAGES_PER_QUERY as u64 * 4096;
 /// Pause after a call, in multiples of its duration.
 const PAUSE: u32 = 4;
 /// Attempts to move a page: one that is in use for a moment can be moved later.
@@ -109,7 +111,7 @@ impl ServiceMemory {
             let mut mover = Mover { pid: process.pid, shared, moved: &mut moved, stop };
             let mut pages = process.spans.iter().flat_map(ListedPage::all_of);
             loop {
-                let batch: Vec<ListedPage> = pages.by_ref().take(PAGES_PER_QUERY).collect();
+                let batch = next_batch(&mut pages);
                 // The process may have exited, and its PID may belong to another.
                 if batch.is_empty() || stop.load(Ordering::Relaxed) || !is_same(process) {
                     break;
@@ -122,6 +124,17 @@ impl ServiceMemory {
         (moved.seconds, moved.is_interrupted) = (began.elapsed().as_secs_f64(), stop.load(Ordering::Relaxed));
         Ok(moved)
     }
+}
+
+/// Returns the next pages: fewer if they are huge, so that the caller is called regularly.
+fn next_batch<'a>(pages: &mut impl Iterator<Item = ListedPage<'a>>) -> Vec<ListedPage<'a>> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while bytes < BYTES_PER_BATCH {
+        let Some(page) = pages.next() else { break };
+        bytes += page.span.page_bytes;
+        batch.push(page);
+    }
+    batch
 }
 
 fn is_same(process: &ProcessSpans) -> bool {
@@ -231,6 +244,18 @@ mod tests {
         assert_eq!(interleaved.of(8192, &span(0), NodeId(1)), Some(NodeId(0)));
         assert_eq!(Destination::AsListed.of(0, &span(3), NodeId(1)), Some(NodeId(3)));
         assert_eq!(Destination::AsListed.of(0, &span(3), NodeId(3)), None);
+    }
+
+    #[test]
+    fn batches_of_huge_pages_have_fewer_pages() {
+        let small = PageSpan { start: 0, pages: 5000, page_bytes: 4096, node: NodeId(0) };
+        let huge = PageSpan { page_bytes: 2 << 20, pages: 9, ..small.clone() };
+        let lengths = |span: &PageSpan| {
+            let mut pages = ListedPage::all_of(span);
+            [(); 3].map(|()| next_batch(&mut pages).len())
+        };
+        assert_eq!(lengths(&small), [4096, 904, 0]);
+        assert_eq!(lengths(&huge), [8, 1, 0]);
     }
 
     #[test]
