@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::analysis::live::{
-    AffinityChange, CpuTotals, CpuUse, LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState,
-    LiveStep, WASH_OUT_STEP,
+    CpuTotals, CpuUse, LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState, LiveStep,
+    PlacementChange, WASH_OUT_STEP,
 };
 use model::stats::switchback::{ArmId, SwitchSample};
+use model::values::units::Bytes;
 
 use guards::{Early, Interrupted, Step};
 pub use guards::{GuardState, Violated};
@@ -26,18 +27,26 @@ pub struct Reading {
     pub base: f64,
 }
 
+/// Parts of a service that got another placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    pub threads: usize,
+    /// Memory that was moved; `None` if memory is not moved.
+    pub memory: Option<Bytes>,
+}
+
 /// A running service with a metric and guards.
 pub trait LiveService {
-    /// Places the service, and returns the number of threads that were changed.
+    /// Places the service, which may take minutes if memory is moved. If a guard is violated meanwhile, this returns early.
     ///
     /// # Errors
     /// Why this is not possible; the experiment then ends.
-    fn place(&mut self, arm: ArmId) -> Result<usize, String>;
+    fn place(&mut self, arm: ArmId) -> Result<Placed, String>;
 
     /// Checks that the service has had a placement until now.
     ///
     /// # Errors
-    /// Description of a thread with another placement; the period then does not count.
+    /// Description of a thread or memory with another placement; the period then does not count.
     fn verify(&mut self, arm: ArmId) -> Result<(), String>;
 
     /// Reads the metric.
@@ -244,13 +253,13 @@ impl Experiment<'_> {
     }
 
     /// Places the service and returns the time since which it has the placement.
-    fn begin(&mut self, arm: ArmId) -> Early<(Duration, AffinityChange)> {
+    fn begin(&mut self, arm: ArmId) -> Early<(Duration, PlacementChange)> {
         self.has_changed = true;
         let before = self.service.now();
-        let threads = self.service.place(arm).map_err(stopped)?;
+        let Placed { threads, memory } = self.service.place(arm).map_err(stopped)?;
         self.previous = arm;
         let now = self.service.now();
-        Ok((now, AffinityChange { threads, seconds: now.saturating_sub(before).as_secs_f64() }))
+        Ok((now, PlacementChange { threads, memory, seconds: now.saturating_sub(before).as_secs_f64() }))
     }
 
     fn reading(&mut self) -> Early<(Duration, Reading)> {

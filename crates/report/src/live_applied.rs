@@ -130,6 +130,7 @@ mod tests {
                 cpus: CpuSet::parse_list("6-11").unwrap(),
                 pinned: Vec::new(),
                 memory: Some(AppliedMemory { nodes, percent: 98.4 }),
+                is_experiment: false,
             },
             state,
             threads: 12,

@@ -1,12 +1,17 @@
 //! The result of an experiment on a running service, as text.
 
-use model::analysis::live::{CpuUse, FreshPairs, GuardViolation, LiveAnswer, LivePeriod, LiveTrial};
+use model::analysis::live::{
+    CpuUse, FreshPairs, GuardViolation, LiveAnswer, LiveMemoryNodes, LivePeriod, LivePlacement, LiveTrial,
+};
 use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{percent_size, significant};
 use crate::residency::paragraph;
 use crate::style::{TextStyle, Tone, clean, with_symbol};
+
+/// Title of the column with memory nodes.
+const MEMORY: &str = "memory";
 
 /// The answer, the placements, and what the figures mean.
 pub fn live_trial(trial: &LiveTrial, style: &TextStyle) -> String {
@@ -48,6 +53,12 @@ pub(crate) fn answer(trial: &LiveTrial) -> (String, Tone) {
             let text = format!(
                 "{subject}: no claim. Its {} does not settle within {longest_period_s:.0} s after a change of the placement",
                 clean(&trial.quantity)
+            );
+            (text, Tone::Warning)
+        }
+        LiveAnswer::BudgetTooShort { change_s, needed } => {
+            let text = format!(
+                "{subject}: no claim. Each change of the placement moves memory for {change_s:.1} s, so that the budget allows too few periods; use at least --budget {needed}"
             );
             (text, Tone::Warning)
         }
@@ -108,10 +119,19 @@ fn no_claim(reason: &NoClaim) -> String {
 }
 
 pub(crate) fn grid(trial: &LiveTrial) -> Grid {
-    let mut grid =
-        Grid::new(&["placement", "CPUs", &trial.quantity, "periods", "in the race", "others", "waiting", "left"])
-            .numbers(&[&trial.quantity, "periods", "in the race", "others", "waiting"])
-            .holding(CellKind::Text, &["CPUs", "left"]);
+    let mut grid = Grid::new(&[
+        "placement",
+        "CPUs",
+        MEMORY,
+        &trial.quantity,
+        "periods",
+        "in the race",
+        "others",
+        "waiting",
+        "left",
+    ])
+    .numbers(&[&trial.quantity, "periods", "in the race", "others", "waiting"])
+    .holding(CellKind::Text, &["CPUs", MEMORY, "left"]);
     for (at, placement) in trial.placements.iter().enumerate() {
         let arm = ArmId(at as u32);
         let (rate, periods) = trial.rate(arm);
@@ -125,6 +145,7 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
         grid.rows.push(vec![
             GridCell::plain(&placement.name),
             GridCell::plain(&placement.cpus.to_string()),
+            GridCell::plain(&memory(placement)),
             GridCell::plain(
                 &rate.map_or_else(|| "–".into(), |rate| format!("{}{}", significant(rate), clean(&trial.unit))),
             ),
@@ -135,7 +156,16 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
             GridCell::plain(left.unwrap_or_default()),
         ]);
     }
-    grid
+    if trial.placements.iter().any(|placement| placement.memory.is_some()) { grid } else { grid.without(MEMORY) }
+}
+
+/// `node 1`, `interleaved over nodes 0-1` or `as found`.
+fn memory(placement: &LivePlacement) -> String {
+    match &placement.memory {
+        None => "as found".into(),
+        Some(LiveMemoryNodes { nodes, interleaved: false }) => nodes.described(),
+        Some(LiveMemoryNodes { nodes, interleaved: true }) => format!("interleaved over {}", nodes.described()),
+    }
 }
 
 pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
@@ -145,6 +175,10 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
             "{}: periods of {period:.1} s, of which the first {wash_out:.1} s do not count. Effects that take longer than a period are not seen",
             clean(&trial.metric)
         ));
+    }
+    if let Some((memory, seconds)) = trial.moved_memory() {
+        notes
+            .push(format!("Up to {memory} of memory was moved at the begin of a period, in {seconds:.1} s on average"));
     }
     if trial.cpu_use(ArmId::BASELINE).is_some() {
         notes.push(
@@ -223,10 +257,11 @@ fn violation_note(trial: &LiveTrial, violation: &GuardViolation) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use model::analysis::live::{LiveEvidence, LivePhase, LivePlacement};
+    use model::analysis::live::{LiveEvidence, LivePhase, PlacementChange};
     use model::stats::statistics::Interval;
     use model::stats::switchback::{CarryOver, Dropped};
     use model::values::id_set::CpuSet;
+    use model::values::units::{Bytes, Nanos};
     use model::values::workload::Better;
 
     use super::*;
@@ -246,6 +281,7 @@ pub(crate) mod tests {
         let placement = |name: &str, cpus: &str| LivePlacement {
             name: name.into(),
             cpus: CpuSet::parse_list(cpus).expect("a list of CPUs"),
+            memory: None,
         };
         let period = |arm, phase, rate: Option<f64>| LivePeriod {
             block: 0,
@@ -319,6 +355,20 @@ pub(crate) mod tests {
             unsettled[0].ends_with(": 11.9 % (as found). The result may differ under another load"),
             "{unsettled:?}"
         );
+    }
+
+    #[test]
+    fn memory_nodes_and_moved_memory_are_rendered() {
+        let mut trial = trial(LiveAnswer::BudgetTooShort { change_s: 41.26, needed: Nanos(7_200_000_000_000) });
+        let nodes = |list: &str| model::values::id_set::NodeSet::parse_list(list).expect("a list of nodes");
+        trial.placements[1].memory = Some(LiveMemoryNodes { nodes: nodes("0"), interleaved: false });
+        trial.placements[2].memory = Some(LiveMemoryNodes { nodes: nodes("0-1"), interleaved: true });
+        for (period, (mib, seconds)) in trial.periods.iter_mut().zip([(512, 4.0), (0, 0.1), (700, 5.0)]) {
+            let change = PlacementChange { threads: 1, seconds, memory: Some(Bytes(mib << 20)) };
+            period.evidence.change = Some(change);
+        }
+        let style = TextStyle { width: 120, ascii: false, colour: false };
+        insta::assert_snapshot!("live_trial_memory", live_trial(&trial, &style));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-use lab::live::{LiveService, Reading};
+use lab::live::{LiveService, Placed, Reading};
 use model::stats::switchback::ArmId;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -63,12 +63,12 @@ impl<'a> Simulated<'a> {
 }
 
 impl LiveService for Simulated<'_> {
-    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
+    fn place(&mut self, arm: ArmId) -> Result<Placed, String> {
         if arm != self.arm {
             self.since_switch_s = if arm == ArmId::BASELINE { f64::MAX } else { 0.0 };
         }
         self.arm = arm;
-        Ok(1)
+        Ok(Placed { threads: 1, memory: None })
     }
 
     fn verify(&mut self, _: ArmId) -> Result<(), String> {

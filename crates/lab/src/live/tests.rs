@@ -16,6 +16,8 @@ struct Simulated {
     rates: Vec<f64>,
     /// Time constant of the approach to the steady rate after a switch, in seconds.
     lag_s: f64,
+    /// Time that moving its memory takes. Zero: memory is not moved.
+    change: Duration,
     /// Placement whose threads another program rebinds in every other period.
     stolen: Option<ArmId>,
     /// Total after which the counter cannot be read.
@@ -66,6 +68,7 @@ impl Simulated {
         Self {
             rates: rates.to_vec(),
             lag_s: 0.1,
+            change: Duration::ZERO,
             stolen: None,
             fails_at: f64::INFINITY,
             arm: ArmId::BASELINE,
@@ -91,13 +94,18 @@ impl Simulated {
 }
 
 impl LiveService for Simulated {
-    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
+    fn place(&mut self, arm: ArmId) -> Result<Placed, String> {
+        let is_moved = self.arm != arm;
         self.arm = arm;
         self.placed_at = self.now;
         let share = self.guard.as_ref().map_or(0.0, |guard| guard.slow_share);
         self.is_slow = share > 0.0 && self.random() < 2.0 * share - 1.0;
         self.placed += 1;
-        Ok(7)
+        let memory = (!self.change.is_zero()).then_some(Bytes(if is_moved { 1 << 30 } else { 0 }));
+        if is_moved && memory.is_some() {
+            self.wait_until(self.now + self.change);
+        }
+        Ok(Placed { threads: 7, memory })
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
@@ -208,7 +216,7 @@ fn periods_have_the_use_of_cpus_under_their_placement() {
         let used = evidence.cpu_use.expect("each period has it");
         let expected = if *arm == ArmId::BASELINE { 0.1 } else { 0.5 };
         assert!((used.others - expected).abs() < 1e-6, "{arm:?}: {used:?}");
-        assert_eq!(evidence.change, Some(AffinityChange { threads: 7, seconds: 0.0 }));
+        assert_eq!(evidence.change, Some(PlacementChange { threads: 7, seconds: 0.0, memory: None }));
     }
 }
 
@@ -431,4 +439,39 @@ fn guards_that_depend_on_the_rate_make_no_false_gains() {
     }
     // Each has a probability of 2.5 %; more than five of sixty have one of 0.5 %.
     assert!(gains <= 5, "{gains}");
+}
+
+/// Moving the memory takes part of the budget, and periods are long enough for it to pay.
+#[test]
+fn slow_moves_have_long_periods_within_the_budget() {
+    let budget = Duration::from_secs(3600);
+    for seed in 0..3 {
+        let mut service = Simulated::new(&[1000.0, 1100.0], seed);
+        service.change = Duration::from_secs(5);
+        let state = LiveState::new(LivePlan { budget, ..plan(1, seed) });
+        let run = run(&mut service, state, &AtomicBool::new(false), &mut Kept::default());
+        let LiveAnswer::Ended(Outcome::Gain { change, .. }) = run.answer else { panic!("{seed}: {:?}", run.answer) };
+        assert!((change.value - 0.1).abs() < 0.02, "{seed}: {change:?}");
+        let (wash_out, period) = (run.state.wash_out().unwrap(), run.state.period().unwrap());
+        assert!(period >= wash_out + service.change, "{seed}: {period:?}");
+        assert!(run.state.end_s() <= budget.as_secs_f64() + 60.0, "{seed}: {} s", run.state.end_s());
+        let moved = run.state.periods().iter().filter_map(|period| period.evidence.change);
+        assert!(moved.clone().any(|change| change.memory == Some(Bytes(1 << 30)) && change.seconds > 4.9));
+        assert!(moved.clone().any(|change| change.memory == Some(Bytes(0))), "placed as before");
+    }
+}
+
+#[test]
+fn budget_that_slow_moves_would_exceed_ends_the_experiment_early() {
+    let begin = |budget_s: u64| {
+        let mut service = Simulated::new(&[1000.0, 1100.0], 1);
+        service.change = Duration::from_secs(20);
+        let state = LiveState::new(LivePlan { budget: Duration::from_secs(budget_s), ..plan(1, 1) });
+        run(&mut service, state, &AtomicBool::new(false), &mut Kept::default())
+    };
+    let early = begin(15 * 60);
+    let LiveAnswer::BudgetTooShort { change_s, needed } = early.answer else { panic!("{:?}", early.answer) };
+    assert!((change_s - 20.0).abs() < 0.1 && early.state.end_s() < 60.0, "{change_s} s, {} s", early.state.end_s());
+    let enough = begin(needed.0 / 1_000_000_000 + 60);
+    assert!(matches!(enough.answer, LiveAnswer::Ended(Outcome::Gain { .. })), "{:?}", enough.answer);
 }

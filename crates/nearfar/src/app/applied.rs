@@ -74,6 +74,33 @@ impl Applied {
         Ok(Self::all(site)?.into_iter().filter(|applied| applied.placement.processes == *processes).collect())
     }
 
+    /// Records where the memory of a service is before an experiment moves it. Returns the record with its directory.
+    ///
+    /// # Errors
+    /// If the memory cannot be inspected, or the record cannot be written.
+    pub fn begin_experiment(
+        site: &SettingsRoot,
+        placement: AppliedPlacement,
+        threads: &ServiceThreads,
+    ) -> Result<(Self, ServiceMemory), CliError> {
+        let cannot_begin = |error: std::io::Error| CliError::failure(format!("cannot record its memory: {error}"));
+        let applied = Self { placement, site: site.new_applied().map_err(cannot_begin)? };
+        files::create_dirs(&applied.site.state).map_err(cannot_begin)?;
+        applied.write_description()?;
+        let memory = ServiceMemory::of(&pids(threads)).map_err(CliError::failure)?;
+        memory.write(&applied.pages()).map_err(cannot_begin)?;
+        Ok((applied, memory))
+    }
+
+    /// Moves the memory of services back that experiments have moved, and that were killed. None may be running.
+    ///
+    /// # Errors
+    /// As [`Self::undo`].
+    pub fn undo_experiments(site: &SettingsRoot) -> Result<Vec<UndonePlacement>, CliError> {
+        let experiments = Self::all(site)?.into_iter().filter(|applied| applied.placement.is_experiment);
+        experiments.map(|applied| applied.undo(&AtomicBool::new(false), &mut |_, _| ())).collect()
+    }
+
     /// Applies a placement. If this fails or is interrupted, everything is as before.
     ///
     /// # Errors
@@ -238,7 +265,7 @@ fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-fn pids(threads: &ServiceThreads) -> Vec<u32> {
+pub(super) fn pids(threads: &ServiceThreads) -> Vec<u32> {
     let pids: BTreeSet<u32> = threads.masks().into_keys().map(|(pid, _)| pid).collect();
     pids.into_iter().collect()
 }

@@ -1,17 +1,22 @@
-//! A running service whose threads are bound to CPUs, for an experiment. Must not depend on how placements are compared.
+//! A running service whose threads are bound to CPUs, and whose memory is moved, for an experiment. Must not depend on how
+//! placements are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lab::live::{GuardState, LiveService, Reading};
+use lab::live::{GuardState, LiveService, Placed, Reading};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use machine::service_usage::ServiceCpuTime;
 use model::analysis::live::{CpuTotals, TcpTraffic, check_sizes};
 use model::hint::Hinted;
 use model::stats::switchback::ArmId;
 use model::values::id_set::CpuSet;
+use model::values::units::Bytes;
 
 use crate::app::guard_watch::GuardWatch;
+use crate::app::live_memory::LiveMemory;
 use crate::app::live_meter::LiveMeter;
 
 /// Maximum interval between readings of connections: those that begin and end between two readings are not counted.
@@ -27,6 +32,10 @@ pub struct PlacedService {
     /// Affinities that the program has set itself.
     pinned: BTreeSet<CpuSet>,
     cpu_time: ServiceCpuTime,
+    /// `None` if memory is not moved.
+    memory: Option<LiveMemory>,
+    /// Set by a signal that ends the experiment.
+    stop: Arc<AtomicBool>,
     meter: LiveMeter,
     guards: Vec<GuardWatch>,
     began: Instant,
@@ -51,15 +60,66 @@ impl PlacedService {
         alternatives: &[CpuSet],
         meter: LiveMeter,
         guards: Vec<GuardWatch>,
+        stop: Arc<AtomicBool>,
     ) -> Self {
         let visible: Vec<CpuSet> = std::iter::once(found.cpus.clone()).chain(alternatives.iter().cloned()).collect();
-        let masks = std::iter::once(found.mask.clone()).chain(alternatives.iter().cloned().map(Mask::Only)).collect();
+        let masks = visible.iter().map(|cpus| mask_for(cpus, found)).collect();
         let pinned = found.others.keys().cloned().collect();
         let now = Instant::now();
         let connections = Connections { read: now, before: TcpTraffic::default(), periods: BTreeMap::new() };
         let arm = ArmId::BASELINE;
         let cpu_time = ServiceCpuTime::new(threads.clone());
-        Self { threads, masks, visible, pinned, cpu_time, meter, guards, began: now, arm, placed: now, connections }
+        Self {
+            threads,
+            masks,
+            visible,
+            pinned,
+            cpu_time,
+            memory: None,
+            stop,
+            meter,
+            guards,
+            began: now,
+            arm,
+            placed: now,
+            connections,
+        }
+    }
+
+    /// Moves its memory, too.
+    pub fn with_memory(self, memory: LiveMemory) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    pub fn moves_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    pub fn into_memory(self) -> Option<LiveMemory> {
+        self.memory
+    }
+
+    /// Moves its memory to the nodes of a placement. Stops if a guard is violated or a signal ends the experiment, unless it is
+    /// moved back.
+    fn move_memory(&mut self, arm: ArmId) -> Result<Option<Bytes>, String> {
+        let Some(memory) = self.memory.take() else { return Ok(None) };
+        let halt = AtomicBool::new(false);
+        let moved = memory.place(arm, &halt, &mut || {
+            self.poll_connections();
+            let is_violated = matches!(self.guards(), GuardState::Violated(_));
+            let is_over = is_violated || self.stop.load(Ordering::Relaxed);
+            halt.store(is_over && arm != ArmId::BASELINE, Ordering::Relaxed);
+        });
+        self.memory = Some(memory);
+        moved.map(Some)
+    }
+
+    /// Counts connections that may end before the next reading of the metric.
+    fn poll_connections(&mut self) {
+        if self.connections.read.elapsed() >= CONNECTION_INTERVAL {
+            self.connections.read = Instant::now();
+            let _ = self.meter.tcp_traffic();
+        }
     }
 
     /// Begins another period of connections.
@@ -83,25 +143,26 @@ impl PlacedService {
 }
 
 impl LiveService for PlacedService {
-    fn place(&mut self, arm: ArmId) -> Result<usize, String> {
+    fn place(&mut self, arm: ArmId) -> Result<Placed, String> {
         if self.threads.masks().is_empty() {
             return Err("the service has ended".into());
         }
         let at = arm.0 as usize;
         // Not that of the placement itself: the kernel reports "any CPU" as the CPUs that the cpuset allows.
-        let others = self.visible.iter().enumerate().filter(|(other, _)| *other != at);
-        let from: Vec<Mask> = others.map(|(_, cpus)| Mask::Only(cpus.clone())).collect();
-        let changed = self.threads.replace(&from, &self.masks[at]).map_err(|error| error.to_string())?;
+        let others = self.visible.iter().filter(|cpus| **cpus != self.visible[at]);
+        let from: Vec<Mask> = others.cloned().map(Mask::Only).collect();
+        let threads = self.threads.replace(&from, &self.masks[at]).map_err(|error| error.to_string())?;
         self.record_connections();
         (self.arm, self.placed) = (arm, Instant::now());
-        Ok(changed)
+        let memory = self.move_memory(arm)?;
+        Ok(Placed { threads, memory })
     }
 
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
         let expected = &self.visible[arm.0 as usize];
         let is_other = |mask: &CpuSet| mask != expected && !self.pinned.contains(mask);
         match self.threads.masks().iter().find(|(_, mask)| is_other(mask)) {
-            None => Ok(()),
+            None => self.memory.as_ref().map_or(Ok(()), |memory| memory.verify(arm)),
             Some(((pid, tid), mask)) => Err(format!("thread {tid} of process {pid} may run on {}", mask.described())),
         }
     }
@@ -133,9 +194,11 @@ impl LiveService for PlacedService {
 
     fn wait_until(&mut self, time: Duration) {
         std::thread::sleep(time.saturating_sub(self.now()));
-        if self.connections.read.elapsed() >= CONNECTION_INTERVAL {
-            self.connections.read = Instant::now();
-            let _ = self.meter.tcp_traffic();
-        }
+        self.poll_connections();
     }
+}
+
+/// Returns the affinity to set for these CPUs.
+fn mask_for(cpus: &CpuSet, found: &FoundMask) -> Mask {
+    if *cpus == found.cpus { found.mask.clone() } else { Mask::Only(cpus.clone()) }
 }

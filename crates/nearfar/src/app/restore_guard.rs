@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use machine::undo;
 
+use crate::app::applied::Applied;
 use crate::app::run_guard::{failure, lock_now, site};
 use crate::error::CliError;
 
@@ -60,5 +61,7 @@ pub fn serve() -> Result<(), CliError> {
             Err(_) => std::thread::sleep(LOCK_POLL),
         }
     };
-    undo::restore(&site(None), false).map(drop).map_err(|error| failure(&error))
+    let site = site(None);
+    undo::restore(&site, false).map_err(|error| failure(&error))?;
+    Applied::undo_experiments(&site).map(drop)
 }

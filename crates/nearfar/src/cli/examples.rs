@@ -343,6 +343,10 @@ const EXAMPLES: &[CommandExamples] = &[
                 "nearfar live try --pid 1234 --metric tcp:80 --placement 0-3 --budget 30m",
                 "Compare CPUs 0 to 3 with those found",
             ),
+            example(
+                "nearfar live try --unit redis --metric tcp:6379 --move-memory --budget 1h",
+                "Compare NUMA nodes, each with the memory of the service on it",
+            ),
         ],
         &["live audit", "live apply", "place", "restore"],
     ),

@@ -18,7 +18,7 @@ pub struct LiveArgs {
 pub enum LiveCommand {
     /// Show where the threads and the memory of a running service are, and what disagrees; change nothing
     Audit(LiveAuditArgs),
-    /// Compare CPU placements of a running service by its own rate of work, and put the service back
+    /// Compare placements of a running service by its own rate of work, and put the service back
     Try(LiveTryArgs),
     /// Place a running service until it ends or the placement is undone: its threads, and its memory if the placement names
     /// memory
@@ -58,8 +58,11 @@ pub struct LiveTryArgs {
     #[arg(long = "guard", value_name = "SOURCE<NUMBER")]
     pub guards: Vec<String>,
     /// Policy or CPUs to compare with the placement that it has [repeatable] [default: each NUMA node and each L3 cache]
-    #[arg(long = "placement", value_name = "PLACEMENT")]
+    #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
+    /// Also move its memory: to the nodes that a placement names, or to those of its CPUs
+    #[arg(long)]
+    pub move_memory: bool,
     /// Duration of the experiment
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     pub budget: String,

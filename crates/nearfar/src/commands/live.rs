@@ -5,26 +5,28 @@ mod apply;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lab::live::{LiveObserver, LiveProgress};
+use lab::live::{LiveObserver, LiveProgress, LiveService};
 use machine::live::{ObserveError, observe, rights};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
-    Activity, LiveAnswer, LiveAudit, LiveId, LivePeriod, LivePhase, LivePlacement, LivePlan, LiveRequest, LiveSetup,
-    LiveTrial, alternatives,
+    Activity, LiveAnswer, LiveAudit, LiveId, LiveMemoryNodes, LivePeriod, LivePhase, LivePlacement, LivePlan,
+    LiveRecord, LiveRequest, LiveSetup, LiveTrial, alternatives,
 };
 use model::hint::Hinted;
+use model::stats::switchback::ArmId;
 use model::values::live_metric::{GuardRule, MetricSource};
-use model::values::placement::MemoryPolicy;
 use model::values::shell::quote_argv;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
 
+use crate::app::applied::Applied;
 use crate::app::guard_watch::{GuardWatch, READ_LIMIT};
+use crate::app::live_memory::LiveMemory;
 use crate::app::live_meter::LiveMeter;
 use crate::app::live_service::PlacedService;
 use crate::app::report::generated_by;
 use crate::app::restore_guard::RestoreGuard;
-use crate::app::run_guard::{GuardRequest, RunGuard};
+use crate::app::run_guard::{GuardRequest, RunGuard, site};
 use crate::app::stored_live::StoredLive;
 use crate::app::target_machine::read_topology;
 use crate::cli::{GlobalArgs, LiveArgs, LiveAuditArgs, LiveCommand, LiveTryArgs, TextOrJson};
@@ -113,9 +115,9 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         TextOrJson::Text => output::print(&report::live_trial(&trial, &output::stdout_style()))?,
     }
     if let Some(winner) = trial.winner().and_then(|arm| trial.placement(arm)).filter(|_| !common.quiet) {
-        // Only CPUs were compared: the name of a node would move memory, too.
-        let service = quote_argv(&subject.options);
-        message!("to keep it: nearfar live apply {service} --placement {}", winner.cpus);
+        // Not its name: that of a node would move memory, even if only CPUs were compared.
+        let options = subject.options.iter().cloned().chain(["--placement".into(), winner.numactl()]);
+        message!("to keep it: nearfar live apply {}", quote_argv(&options.collect::<Vec<_>>()));
     }
     Ok(match trial.answer {
         LiveAnswer::Stopped { .. } if is_interrupted => CliStatus::Interrupted.into(),
@@ -137,6 +139,7 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         placements: args.placements.clone(),
         budget,
         seed: args.seed,
+        moves_memory: args.move_memory,
     };
     let resumed = if args.fresh || args.dry_run {
         None
@@ -173,12 +176,19 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
 /// Returns the placement found, and those to compare with it.
 fn placements(args: &LiveTryArgs, subject: &Subject, found: &FoundMask) -> Result<Vec<LivePlacement>, CliError> {
     let topology = read_topology(None)?;
-    let alternatives = if args.placements.is_empty() {
+    if args.move_memory && topology.nodes.iter().filter(|node| node.bytes.0 > 0).count() < 2 {
+        return Err(CliError::with(CliStatus::Skipped, "--move-memory: this machine has one memory node"));
+    }
+    let mut alternatives = if args.placements.is_empty() {
         let busy = observed(subject, OBSERVED)?.cpu_percent() / 100.0;
         alternatives(&topology, &found.cpus, busy)
     } else {
-        args.placements.iter().map(|text| placement(&topology, text, found)).collect::<Result<_, _>>()?
+        let placement = |text: &String| placement(&topology, text, found, args.move_memory);
+        args.placements.iter().map(placement).collect::<Result<_, _>>()?
     };
+    if args.move_memory {
+        alternatives.iter_mut().for_each(|placement| add_local_memory(&topology, placement));
+    }
     if alternatives.is_empty() {
         return Err(CliError::with(
             CliStatus::Skipped,
@@ -190,15 +200,24 @@ fn placements(args: &LiveTryArgs, subject: &Subject, found: &FoundMask) -> Resul
         )
         .hint("name CPUs with --placement, such as --placement 0-3"));
     }
-    let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone() };
+    let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone(), memory: None };
     Ok(std::iter::once(here).chain(alternatives).collect())
 }
 
+/// Adds the memory nodes of its CPUs to a placement that names no memory.
+fn add_local_memory(topology: &Topology, placement: &mut LivePlacement) {
+    let nodes = topology.local_nodes(&placement.cpus);
+    if placement.memory.is_none() && !nodes.is_empty() {
+        placement.memory = Some(LiveMemoryNodes { nodes, interleaved: false });
+    }
+}
+
 fn check_budget(text: &str, plan: &LivePlan) -> Result<(), CliError> {
-    if plan.budget >= plan.budget_min() {
+    let minimum = plan.budget_min(Duration::ZERO);
+    if plan.budget >= minimum {
         return Ok(());
     }
-    let needed = Nanos(plan.budget_min().as_nanos() as u64);
+    let needed = Nanos(minimum.as_nanos() as u64);
     Err(CliError::usage(format!("--budget {text} is too short for {} placements", plan.alternatives + 1))
         .hint(format!("use at least {needed}, or name fewer with --placement")))
 }
@@ -216,21 +235,31 @@ fn guards(texts: &[String]) -> Result<Vec<GuardRule>, CliError> {
     texts.iter().map(parse).collect()
 }
 
-/// Reads a placement that consists of CPUs only.
-fn placement(topology: &Topology, text: &str, found: &FoundMask) -> Result<LivePlacement, CliError> {
+/// Reads a placement of CPUs and, if memory is moved, memory nodes.
+fn placement(
+    topology: &Topology,
+    text: &str,
+    found: &FoundMask,
+    moves_memory: bool,
+) -> Result<LivePlacement, CliError> {
     let chosen = requests::live_placement(topology, text)?;
-    let cpus = chosen.cpus();
-    let refuse = |why: &str| Err(CliError::usage(format!("--placement {text}: {why}")));
-    let has_only_cpus = chosen.memory == MemoryPolicy::Kernel && chosen.interrupts.is_empty() && chosen.files.is_none();
+    let error = |why: &str| CliError::usage(format!("--placement {text}: {why}"));
+    let refuse = |why: &str| Err(error(why));
+    let memory = apply::memory_nodes(topology, &chosen, &chosen.cpus()).map_err(error)?;
+    let cpus = if memory.is_some() && chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
+    let has_others = !chosen.interrupts.is_empty() || chosen.files.is_some() || chosen.budget.is_some();
     match () {
-        () if !has_only_cpus || chosen.copies_text => refuse("only CPUs can be changed while a service runs"),
+        () if has_others || chosen.copies_text => refuse("only CPUs and memory can be changed while a service runs"),
+        () if memory.is_some() && !moves_memory => Err(error("it names memory nodes").hint(
+            "to move the memory of the service in the experiment, add --move-memory; to compare only CPUs, name them",
+        )),
         () if cpus.is_empty() => refuse("it names no CPUs"),
-        () if cpus == found.cpus => refuse(ALREADY_PLACED),
+        () if cpus == found.cpus && memory.is_none() => refuse(ALREADY_PLACED),
         () if !cpus.is_subset(&found.cpus) => {
             refuse(&format!("the service may only run on {}", found.cpus.described()))
         }
         () if found.others.contains_key(&cpus) => refuse(BOUND_BY_PROGRAM),
-        () => Ok(LivePlacement { name: text.into(), cpus }),
+        () => Ok(LivePlacement { name: text.into(), cpus, memory }),
     }
 }
 
@@ -244,8 +273,19 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
         changed
             .map(|((pid, tid), _)| format!("  sched_setaffinity({tid}), process {pid}, at the begin of each period")),
     );
+    if let Some(memory) = subject.inspect().ok().filter(|_| request.moves_memory) {
+        let bytes = memory.total.bytes;
+        lines
+            .push(format!("  move_pages: up to {bytes} of memory at the begin of each period, in a fifth of the time"));
+    }
     lines.push("placements, in random order:".into());
-    let placement = |placement: &LivePlacement| format!("  {}: {}", placement.name, placement.cpus.described());
+    let memory = |memory: &LiveMemoryNodes| {
+        format!(", memory {} {}", if memory.interleaved { "interleaved over" } else { "on" }, memory.nodes.described())
+    };
+    let placement = |placement: &LivePlacement| {
+        let memory = placement.memory.as_ref().map_or(String::new(), memory);
+        format!("  {}: {}{memory}", placement.name, placement.cpus.described())
+    };
     lines.extend(setup.placements.iter().map(placement));
     lines.extend(guards.iter().map(|(rule, _)| format!("  as long as {}", rule.text)));
     lines.push(format!("for at most {}, then back to {}", request.budget, found.mask));
@@ -268,26 +308,60 @@ fn run_experiment(
     }
     let cpus: Vec<_> = setup.placements[1..].iter().map(|placement| placement.cpus.clone()).collect();
     let stored = resumed.map_or_else(|| StoredLive::begin(&results_file(common), request, setup), Ok)?;
-    let masks: Vec<Mask> = cpus.iter().cloned().map(Mask::Only).collect();
+    let masks: Vec<Mask> = cpus.iter().filter(|cpus| **cpus != found.cpus).cloned().map(Mask::Only).collect();
     guard.journal_affinities(&threads, &masks)?;
+    let LiveRecord { request, setup, .. } = &stored.record;
+    let memory = request.moves_memory.then(|| live_memory(subject, &threads, &found, setup)).transpose()?;
     machine::priority::raise_priority();
     // After the priority was raised, which their threads inherit: a guard must act in time.
     let guards = guards.into_iter().map(|(rule, meter)| GuardWatch::start(rule, meter)).collect();
-    let mut service = PlacedService::new(threads, &found, &cpus, meter, guards);
+    let mut service = PlacedService::new(threads, &found, &cpus, meter, guards, guard.stop.clone());
+    if let Some(memory) = memory {
+        service = service.with_memory(memory);
+    }
     let (state, budget) = (stored.state.clone(), stored.record.plan().budget);
     let mut observed = ObservedLive { stored, lines: LiveLines { quiet: common.quiet, budget, last: None } };
     let run = lab::live::run(&mut service, state, &guard.stop, &mut observed);
+    let moved_back = move_back(service, common.quiet);
     guard.release();
     drop(restorer);
     let is_interrupted = run.end.is_none();
     let id = observed.stored.record.id.clone();
     let mut trial = observed.stored.finish(run.end)?;
     trial.answer = run.answer;
+    moved_back?;
     if !common.quiet {
         let then = if is_interrupted { "the same command resumes it; " } else { "" };
         message!("experiment {id}: {then}nearfar show {id} shows it, nearfar report {id} writes a page");
     }
     Ok((id, trial, is_interrupted))
+}
+
+/// Records where the memory of a service is, to move it in an experiment.
+fn live_memory(
+    subject: &Subject,
+    threads: &ServiceThreads,
+    found: &FoundMask,
+    setup: &LiveSetup,
+) -> Result<LiveMemory, CliError> {
+    let site = site(None);
+    // An experiment may have been killed together with its guard.
+    Applied::undo_experiments(&site)?;
+    let pinned = found.others.keys().cloned().collect();
+    LiveMemory::begin(&site, (&subject.name, &subject.options), threads, &setup.placements, pinned)
+}
+
+/// Moves the memory of a service back after an experiment that may have moved it.
+fn move_back(mut service: PlacedService, quiet: bool) -> Result<(), CliError> {
+    if !service.moves_memory() {
+        return Ok(());
+    }
+    if !quiet {
+        message!("moving the memory back");
+    }
+    // First the threads, with which new memory comes. An error means that the service has ended.
+    let _ = service.place(ArmId::BASELINE);
+    service.into_memory().map_or(Ok(()), LiveMemory::end)
 }
 
 /// Stores and shows what happens.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use machine::undo::{self, ChangeError, SettingsRoot};
 use model::values::undo::{RestoreStatus, Restored};
 
+use crate::app::applied::Applied;
 use crate::app::run_guard::{failure, lock_now, site};
 use crate::cli::{RestoreArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
@@ -23,10 +24,16 @@ pub fn run(args: &RestoreArgs) -> CommandResult {
     };
     if args.dry_run {
         print(&of_all(undo::preview)?, args.format)?;
+        for applied in Applied::all(&site)?.iter().filter(|applied| applied.placement.is_experiment) {
+            message!("{}: its memory would be moved back", applied.placement.subject);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     workloads::remove_stale_trial_dirs();
     let restored = of_all(undo::restore)?;
+    for undone in Applied::undo_experiments(&site)? {
+        message!("{}: its memory was moved back", undone.subject);
+    }
     print(&restored, args.format)?;
     match site.applied().len() {
         0 => {}

@@ -302,6 +302,20 @@ fn memory_with_numa_hints_is_found_and_moved() {
     assert!(on_node >= (24 << 20) / PAGE, "{maps}");
 }
 
+/// By the experiment itself, by its guard process, and by `nearfar restore`.
+#[test]
+fn experiment_moves_memory_and_it_is_moved_back() {
+    let Some(job) = job_output("experiment_moves_memory_and_it_is_moved_back") else { return };
+    let found = service_state(job, "try-found");
+    for name in ["try-interrupted", "try-killed", "try-both"] {
+        assert_eq!(job.step(&format!("{name}-moved")).status, 0, "{name}");
+        assert_eq!(service_state(job, name), found, "{name}");
+    }
+    assert_eq!(job.step("try-guard").status, 0, "the record of the memory is removed");
+    assert_eq!(job.step("try-restore").status, 0, "{}", job.text("try-restore.stderr"));
+    assert!(job.text("try-restore.stderr").contains("its memory was moved back"), "{}", job.text("try-restore.stderr"));
+}
+
 #[test]
 fn interrupted_and_killed_changes_are_undone() {
     let Some(job) = job_output("interrupted_and_killed_changes_are_undone") else { return };

@@ -60,6 +60,29 @@ step killed ls /var/lib/nearfar/applied
 step cleaned nearfar live undo --all --format json
 state cleaned
 step nothing nearfar live watch --once
+
+# An experiment moves the memory to node 1 and back. It is interrupted after that, killed, and killed with its
+# guard process.
+state try-found
+is_moved() { grep -q 'N1=[0-9]\{4\}' /proc/$pid/numa_maps; }
+no_record() { [ -z "$(ls /var/lib/nearfar/applied 2>/dev/null)" ]; }
+try_until() { # NAME COMMAND...: ends it with the command
+    name=$1; shift
+    nearfar live try --pid $pid --metric 'command:cat /proc/uptime' --move-memory --placement node:1 --fresh >/tmp/try 2>&1 &
+    try=$!
+    step "$name-moved" wait_for is_moved
+    "$@"; wait $try
+}
+end_with() { kill -"$1" $try; }
+try_until try-interrupted end_with INT
+state try-interrupted
+try_until try-killed end_with KILL
+step try-guard wait_for no_record
+state try-killed
+kill_all() { kill -KILL $(pidof nearfar); }
+try_until try-both kill_all
+step try-restore nearfar restore
+state try-both
 kill $pid; wait $pid
 
 # Memory that automatic NUMA balancing has made inaccessible.

@@ -14,8 +14,11 @@ use model::values::workload::Better;
 
 /// An experiment on `unit redis` with two placements, of which the second has a gain of a tenth.
 pub fn record() -> LiveRecord {
-    let placement =
-        |name: &str, cpus| LivePlacement { name: name.into(), cpus: CpuSet::parse_list(cpus).expect("a list") };
+    let placement = |name: &str, cpus| LivePlacement {
+        name: name.into(),
+        cpus: CpuSet::parse_list(cpus).expect("a list"),
+        memory: None,
+    };
     let request = LiveRequest {
         options: vec!["--unit".into(), "redis".into()],
         metric: "tcp:6379".into(),
@@ -23,6 +26,7 @@ pub fn record() -> LiveRecord {
         placements: Vec::new(),
         budget: Nanos(900_000_000_000),
         seed: 1,
+        moves_memory: false,
     };
     let setup = LiveSetup {
         subject: "unit redis".into(),

@@ -20,8 +20,11 @@ use crate::fixtures;
 
 /// An experiment on a process.
 pub fn record(pid: u32) -> LiveRecord {
-    let placement =
-        |name: &str, cpus| LivePlacement { name: name.into(), cpus: CpuSet::parse_list(cpus).expect("a list") };
+    let placement = |name: &str, cpus| LivePlacement {
+        name: name.into(),
+        cpus: CpuSet::parse_list(cpus).expect("a list"),
+        memory: None,
+    };
     let request = LiveRequest {
         options: vec!["--unit".into(), "redis".into()],
         metric: "tcp:6379".into(),
@@ -29,6 +32,7 @@ pub fn record(pid: u32) -> LiveRecord {
         placements: Vec::new(),
         budget: Nanos(900_000_000_000),
         seed: 1,
+        moves_memory: false,
     };
     let setup = LiveSetup {
         subject: "unit redis".into(),

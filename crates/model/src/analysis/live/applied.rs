@@ -27,6 +27,9 @@ pub struct AppliedPlacement {
     pub pinned: Vec<CpuSet>,
     /// `None` if the placement names no memory.
     pub memory: Option<AppliedMemory>,
+    /// Whether it is that of an experiment, which moves the memory only for a time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_experiment: bool,
 }
 
 /// Where the memory is.
@@ -172,6 +175,7 @@ mod tests {
             cpus: cpus("4-7"),
             pinned: vec![cpus("0")],
             memory: Some(memory),
+            is_experiment: false,
         }
     }
 

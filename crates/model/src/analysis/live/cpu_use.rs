@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::values::units::Bytes;
+
 /// Other programs matter if they use this share of the CPUs.
 const OTHERS_MIN: f64 = 0.1;
 /// The hypervisor matters if it takes this share of the CPUs.
@@ -37,11 +39,14 @@ pub struct CpuUse {
     pub stolen: f64,
 }
 
-/// A change of the affinity of a service.
+/// A change of the placement of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct AffinityChange {
-    /// Number of changed threads.
+pub struct PlacementChange {
+    /// Number of threads whose affinity was changed.
     pub threads: usize,
+    /// Memory that was moved to other nodes; `None` if memory is not moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
     /// Duration of the change.
     pub seconds: f64,
 }

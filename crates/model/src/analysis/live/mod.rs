@@ -25,7 +25,7 @@ pub use applied::{
     AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, MovedMemory, UndonePlacement,
     permanent_lines,
 };
-pub use cpu_use::{AffinityChange, CpuTotals, CpuUse};
+pub use cpu_use::{CpuTotals, CpuUse, PlacementChange};
 pub use findings::AuditFinding;
 pub use java::JavaProcess;
 pub use plan::{LivePlan, WASH_OUT_STEP};
@@ -33,7 +33,8 @@ pub use record::{LiveEnd, LiveId, LiveRecord, LiveRequest, LiveSetup, LiveSummar
 pub use state::{LiveBlock, LiveState, LiveStep};
 pub use tcp_traffic::{TcpTraffic, TcpUnsuitable, check_sizes};
 pub use trial::{
-    FreshPairs, GuardViolation, LiveAnswer, LiveEvidence, LivePeriod, LivePhase, LivePlacement, LiveTrial,
+    FreshPairs, GuardViolation, LiveAnswer, LiveEvidence, LiveMemoryNodes, LivePeriod, LivePhase, LivePlacement,
+    LiveTrial,
 };
 
 /// A thread that lived during the whole observation.

@@ -36,12 +36,13 @@ impl LivePlan {
         }
     }
 
-    /// Returns the shortest budget with which an experiment can make a claim, if the value settles at once.
-    pub fn budget_min(&self) -> Duration {
+    /// Returns the shortest budget with which an experiment can make a claim, if the value settles at once. `change` is the
+    /// time that a change of the placement takes.
+    pub fn budget_min(&self, change: Duration) -> Duration {
         let rules = self.rules(0);
         let (period, switches) = WASH_OUT_STAGES[0];
-        let wash_out = period * (self.alternatives + 1) * (2 * switches as u32);
-        wash_out + (MEASURED_MIN + WASH_OUT_STEP) * rules.periods_min() as u32
+        let wash_out = (period * 2 + change) * (self.alternatives + 1) * switches as u32;
+        wash_out + (period_with(WASH_OUT_STEP, change) + change) * rules.periods_min() as u32
     }
 
     pub(super) fn rules(&self, periods_max: usize) -> Rules {
@@ -55,7 +56,8 @@ impl LivePlan {
     }
 }
 
-/// Returns the length of a period, of which the wash-out does not count.
-pub(super) fn period_with(wash_out: Duration) -> Duration {
-    wash_out + MEASURED_MIN.max(wash_out)
+/// Returns the length of a period after a change that took a time. Its wash-out does not count. What counts is as long as the
+/// wash-out, and as the change, at least: shorter periods would spend most of the budget on changes.
+pub(super) fn period_with(wash_out: Duration, change: Duration) -> Duration {
+    wash_out + MEASURED_MIN.max(wash_out).max(change)
 }

@@ -30,6 +30,9 @@ pub struct LiveRequest {
     pub placements: Vec<String>,
     pub budget: Nanos,
     pub seed: u64,
+    /// Whether the memory of the service is moved, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moves_memory: bool,
 }
 
 /// A process, distinguished from all others of a machine.

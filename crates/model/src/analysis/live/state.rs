@@ -9,6 +9,7 @@ use crate::stats::switchback::{
     ArmId, Block, BlockError, CarryOver, Halves, NextStep, NoClaim, Outcome, Phase, Schedule, Switch, Switchback,
     WashOut, WashOutRules, carry_over, wash_outs,
 };
+use crate::values::units::Nanos;
 
 /// Relative deviation from the steady value that is allowed after the wash-out.
 const TOLERANCE: f64 = 0.02;
@@ -18,6 +19,9 @@ const WASH_OUT_MARGIN: f64 = 1.5;
 const WASH_OUT_OF_PERIOD: f64 = 0.5;
 /// Largest share of the budget in which the wash-out is measured.
 const WASH_OUT_SHARE: f64 = 0.5;
+
+/// Changes that take less than this, on average, are not planned for: those of affinities.
+const CHANGE_MIN: Duration = Duration::from_millis(500);
 
 /// Next action of the caller.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +72,8 @@ struct WashingOut {
 #[derive(Clone, Debug, PartialEq)]
 struct Compared {
     wash_out: Duration,
+    /// Time that a change of the placement takes.
+    change: Duration,
     switchback: Switchback,
 }
 
@@ -108,7 +114,7 @@ impl LiveState {
 
     /// Returns the length of a period with its wash-out; `None` before it is known.
     pub fn period(&self) -> Option<Duration> {
-        self.wash_out().map(period_with)
+        self.compared.as_ref().map(|compared| period_with(compared.wash_out, compared.change))
     }
 
     pub fn switchback(&self) -> Option<&Switchback> {
@@ -193,6 +199,12 @@ impl LiveState {
         }
         let switches = self.switches();
         let has_enough = |arm: &ArmId| switches.iter().filter(|switch| switch.to == *arm).count() >= needed;
+        let change = self.change();
+        let minimum = self.plan.budget_min(change);
+        if !change.is_zero() && minimum > self.plan.budget {
+            let needed = Nanos(minimum.as_nanos() as u64);
+            return Err(LiveStep::Done(LiveAnswer::BudgetTooShort { change_s: change.as_secs_f64(), needed }));
+        }
         if !arms.iter().all(has_enough) {
             let order = Schedule { seed: self.plan.seed }.order(self.washing.blocks, &arms);
             self.washing.blocks += 1;
@@ -204,7 +216,7 @@ impl LiveState {
         }
         let limit_s = self.plan.budget.mul_f64(WASH_OUT_SHARE).as_secs_f64();
         let is_too_long = |(length, switches): &(Duration, usize)| {
-            at_s + length.as_secs_f64() * (arms.len() * switches) as f64 > limit_s
+            at_s + (*length + change).as_secs_f64() * (arms.len() * switches) as f64 > limit_s
         };
         let stage = self.washing.stage + 1;
         if WASH_OUT_STAGES.get(stage).is_none_or(is_too_long) {
@@ -231,18 +243,27 @@ impl LiveState {
         sampled.map(switch).collect()
     }
 
+    /// Returns the time that a change of the placement takes: the mean so far, or zero for changes that need not be planned for.
+    fn change(&self) -> Duration {
+        let changed = self.periods.iter().filter(|period| period.evidence.from != period.arm);
+        let seconds: Vec<f64> = changed.filter_map(|period| Some(period.evidence.change?.seconds)).collect();
+        let mean = seconds.iter().sum::<f64>() / seconds.len().max(1) as f64;
+        Some(Duration::from_secs_f64(mean)).filter(|change| *change >= CHANGE_MIN).unwrap_or_default()
+    }
+
     /// Plans as many periods as the rest of the budget has.
     fn begin_comparison(&self, wash_out: Duration, at_s: f64) -> Compared {
+        let change = self.change();
         let left_s = (self.plan.budget.as_secs_f64() - at_s).max(0.0);
-        let periods_max = (left_s / period_with(wash_out).as_secs_f64()) as usize;
-        Compared { wash_out, switchback: Switchback::new(self.plan.rules(periods_max)) }
+        let periods_max = (left_s / (period_with(wash_out, change) + change).as_secs_f64()) as usize;
+        Compared { wash_out, change, switchback: Switchback::new(self.plan.rules(periods_max)) }
     }
 
     fn compare_step(&self, compared: &mut Compared, at_s: f64) -> LiveStep {
-        let Compared { wash_out, switchback } = compared;
-        let period = period_with(*wash_out);
+        let Compared { wash_out, change, switchback } = compared;
+        let period = period_with(*wash_out, *change);
         if let Some((_, began_s)) = self.open.as_ref().filter(|(open, _)| open.phase != LivePhase::WashOut) {
-            switchback.lose(((at_s - began_s) / period.as_secs_f64()).ceil() as usize);
+            switchback.lose(((at_s - began_s) / (period + *change).as_secs_f64()).ceil() as usize);
         }
         self.withdrawn().into_iter().for_each(|arm| switchback.withdraw(arm));
         match switchback.next_step() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::analysis::residency::NodeBytes;
-use crate::values::id_set::NodeId;
+use crate::values::id_set::{NodeId, NodeSet};
 use crate::values::units::Bytes;
 
 const SECOND: Nanos = Nanos(1_000_000_000);
@@ -165,4 +165,14 @@ fn alternatives_are_nodes_and_caches_with_enough_cpus() {
     assert_eq!(names("0-8", 3.5), ["node:0"], "node 1 has three of these CPUs");
     assert_eq!(names("0-5", 1.0), [""; 0], "it already runs on one node");
     assert_eq!(names("0-23", 12.5), [""; 0]);
+}
+
+#[test]
+fn placements_are_written_as_for_numactl() {
+    let with = |memory| LivePlacement { name: "node:1".into(), cpus: CpuSet::parse_list("4-7").unwrap(), memory };
+    let nodes =
+        |list: &str, interleaved| Some(LiveMemoryNodes { nodes: NodeSet::parse_list(list).unwrap(), interleaved });
+    assert_eq!(with(None).numactl(), "4-7");
+    assert_eq!(with(nodes("1", false)).numactl(), "-C 4-7 -m 1");
+    assert_eq!(with(nodes("0-1", true)).numactl(), "-C 4-7 -i 0-1");
 }

@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AffinityChange, CpuUse, LiveRecord, LiveState, LiveStep};
+use super::{CpuUse, LiveRecord, LiveState, LiveStep, PlacementChange};
 use crate::stats::statistics::median;
 use crate::stats::switchback::{
     ArmId, CarryOver, Change, Dropped, Halves, NoClaim, Outcome, PeriodResult, Phase, SwitchSample, Switchback,
 };
-use crate::values::id_set::CpuSet;
+use crate::values::id_set::{CpuSet, NodeSet};
+use crate::values::units::{Bytes, Nanos};
 use crate::values::workload::Better;
 
 /// A placement of the service.
@@ -16,6 +17,28 @@ pub struct LivePlacement {
     /// `as found`, `node:0`.
     pub name: String,
     pub cpus: CpuSet,
+    /// Where its memory is moved to; `None` if memory stays, and for the placement that was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<LiveMemoryNodes>,
+}
+
+/// The memory nodes of a placement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveMemoryNodes {
+    pub nodes: NodeSet,
+    /// Whether the pages are on these nodes in turn; otherwise those on any of them stay.
+    pub interleaved: bool,
+}
+
+impl LivePlacement {
+    /// Returns the CPUs and memory nodes in the notation of numactl, or only the CPUs.
+    pub fn numactl(&self) -> String {
+        match &self.memory {
+            None => self.cpus.to_string(),
+            Some(LiveMemoryNodes { nodes, interleaved: true }) => format!("-C {} -i {nodes}", self.cpus),
+            Some(LiveMemoryNodes { nodes, interleaved: false }) => format!("-C {} -m {nodes}", self.cpus),
+        }
+    }
 }
 
 /// One period of the experiment.
@@ -47,9 +70,9 @@ pub struct LiveEvidence {
     /// Values since the switch; empty unless the wash-out is measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<SwitchSample>,
-    /// The change of the affinity at the begin; `None` in experiments of older versions.
+    /// The change of the placement at the begin; `None` in experiments of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<AffinityChange>,
+    pub change: Option<PlacementChange>,
     /// Use of CPUs after the wash-out, or in the whole period while the wash-out is measured; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_use: Option<CpuUse>,
@@ -104,6 +127,8 @@ pub enum LiveAnswer {
     CarriedOver { arm: ArmId, carry_over: CarryOver },
     /// The rate does not settle within the longest period that the budget allows.
     NotSettled { longest_period_s: f64 },
+    /// Moving the memory takes so long that the budget does not allow enough periods. `needed` would.
+    BudgetTooShort { change_s: f64, needed: Nanos },
     /// It was interrupted, or something ended it, for this reason.
     Stopped { reason: String },
     /// It has not ended.
@@ -204,6 +229,18 @@ impl LiveTrial {
         let proven = shown.filter(|period| period.arm == arm && period.rate.is_some());
         let uses: Vec<CpuUse> = proven.filter_map(|period| period.evidence.cpu_use).collect();
         Some((CpuUse::mean(&uses)?, self.placement(arm)?.cpus.len()))
+    }
+
+    /// Returns the largest size of memory that was moved at once, and the mean time that this took in seconds; `None` if none
+    /// was moved.
+    pub fn moved_memory(&self) -> Option<(Bytes, f64)> {
+        let changes = self.periods.iter().filter_map(|period| period.evidence.change);
+        let moved: Vec<(Bytes, f64)> = changes
+            .filter_map(|change| Some((change.memory?, change.seconds)))
+            .filter(|(bytes, _)| bytes.0 > 0)
+            .collect();
+        let largest = moved.iter().map(|(bytes, _)| *bytes).max()?;
+        Some((largest, moved.iter().map(|(_, seconds)| seconds).sum::<f64>() / moved.len() as f64))
     }
 
     /// Returns the periods that should count but were not proven, besides those in which a guard was violated.

@@ -7,7 +7,7 @@ mod ranges;
 mod subject;
 mod tally;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -90,6 +90,15 @@ impl NodeBytes {
     /// Returns the share of the memory with a known node that is on `nodes`, in percent; `None` without such memory.
     pub fn percent_on(&self, nodes: &NodeSet) -> Option<f64> {
         self.percent_where(|node| nodes.contains(node))
+    }
+
+    /// Returns the least share of the memory with a known node that was moved to other nodes since `before`, in percent; `None`
+    /// without such memory then or now.
+    pub fn moved_percent(&self, before: &Self) -> Option<f64> {
+        let nodes: BTreeSet<NodeId> = self.by_node.keys().chain(before.by_node.keys()).copied().collect();
+        let share = |memory: &Self, node: NodeId| memory.percent_where(|other| other == node);
+        let grown = nodes.into_iter().map(|node| Some((share(self, node)? - share(before, node)?).max(0.0)));
+        grown.sum()
     }
 
     fn percent_where(&self, is_counted: impl Fn(NodeId) -> bool) -> Option<f64> {

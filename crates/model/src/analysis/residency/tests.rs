@@ -184,3 +184,15 @@ fn remote_share_is_the_mean_over_threads() {
     assert_eq!(found.remote_percent, Some(60.0));
     assert_eq!(NodeBytes::default().remote_percent(NodeId(0)), None, "without memory");
 }
+
+#[test]
+fn moved_memory_is_the_share_on_other_nodes() {
+    let on = |bytes: [u64; 2]| NodeBytes {
+        by_node: (0..).map(NodeId).zip(bytes.map(Bytes)).collect(),
+        ..NodeBytes::default()
+    };
+    assert_eq!(on([50, 50]).moved_percent(&on([100, 0])), Some(50.0));
+    assert_eq!(on([300, 100]).moved_percent(&on([75, 25])), Some(0.0), "it has only grown");
+    assert_eq!(on([0, 10]).moved_percent(&on([10, 0])), Some(100.0));
+    assert_eq!(on([0, 0]).moved_percent(&on([10, 0])), None);
+}

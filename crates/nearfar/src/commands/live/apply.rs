@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::service_memory::Destination;
 use machine::service_threads::FoundMask;
-use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState};
+use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, LiveMemoryNodes};
 use model::values::id_set::{CpuSet, NodeSet};
 use model::values::placement::{MemoryPolicy, Placement};
 use model::values::topology::Topology;
@@ -13,6 +12,7 @@ use model::values::units::{Bytes, Nanos};
 
 use crate::app::applied::{Applied, ApplyRequest};
 use crate::app::forwarded_signals;
+use crate::app::live_memory::destination;
 use crate::app::run_guard::{GuardRequest, RunGuard, site};
 use crate::app::target_machine::read_topology;
 use crate::cli::{GlobalArgs, LiveApplyArgs, LiveUndoArgs, LiveWatchArgs, SubjectArgs, TextOrJson};
@@ -75,11 +75,11 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
     if found.others.contains_key(&cpus) {
         return Err(refuse(BOUND_BY_PROGRAM));
     }
-    let memory = destination(&topology, &chosen, &cpus).map_err(refuse)?;
+    let memory = memory_nodes(&topology, &chosen, &cpus).map_err(refuse)?;
     if memory.is_none() && is_everywhere(&chosen, &found) {
         return Err(refuse(ALREADY_PLACED));
     }
-    let (nodes, destination) = memory.unzip();
+    let destination = memory.as_ref().map(destination);
     let placement = AppliedPlacement {
         subject: subject.name.clone(),
         options: subject.options.clone(),
@@ -87,7 +87,8 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
         placement: args.placement.clone(),
         cpus,
         pinned: found.others.keys().cloned().collect(),
-        memory: nodes.map(|nodes| AppliedMemory { nodes, percent: 0.0 }),
+        memory: memory.map(|memory| AppliedMemory { nodes: memory.nodes, percent: 0.0 }),
+        is_experiment: false,
     };
     Ok(ApplyRequest { placement, threads, found, destination })
 }
@@ -97,19 +98,19 @@ fn is_everywhere(chosen: &Placement, found: &FoundMask) -> bool {
     cpus.is_empty() || cpus == found.cpus
 }
 
-/// Returns the nodes of a placement, and how its memory is distributed over them; `None` if it names no memory.
-fn destination(
+/// Returns the memory nodes of a placement; `None` if it names no memory.
+pub(super) fn memory_nodes(
     topology: &Topology,
     chosen: &Placement,
     cpus: &CpuSet,
-) -> Result<Option<(NodeSet, Destination)>, &'static str> {
-    let within = |nodes: NodeSet| Some((nodes.clone(), Destination::Within(nodes.iter().collect())));
+) -> Result<Option<LiveMemoryNodes>, &'static str> {
+    let within = |nodes: NodeSet| Some(LiveMemoryNodes { nodes, interleaved: false });
     match &chosen.memory {
         MemoryPolicy::Kernel => Ok(None),
         MemoryPolicy::Local => Ok(within(topology.local_nodes(cpus))),
         MemoryPolicy::Bind(nodes) => Ok(within(nodes.clone())),
         MemoryPolicy::Preferred(node) => Ok(within([*node].into_iter().collect())),
-        MemoryPolicy::Interleave(nodes) => Ok(Some((nodes.clone(), Destination::Interleaved(nodes.iter().collect())))),
+        MemoryPolicy::Interleave(nodes) => Ok(Some(LiveMemoryNodes { nodes: nodes.clone(), interleaved: true })),
         MemoryPolicy::WeightedInterleave(_) => Err("weights apply only to memory that is allocated later"),
         MemoryPolicy::Far => Err("memory beyond DRAM must be chosen when a program is started"),
     }
@@ -179,7 +180,8 @@ pub fn watch(args: &LiveWatchArgs) -> CommandResult {
     let every = Duration::from_nanos(requests::duration("--every", &args.every)?.0);
     let signals = forwarded_signals::receive()?;
     loop {
-        let found: Vec<AppliedFinding> = chosen(&site(None), &args.subject)?.into_iter().map(Applied::judge).collect();
+        let kept = chosen(&site(None), &args.subject)?.into_iter().filter(|applied| !applied.placement.is_experiment);
+        let found: Vec<AppliedFinding> = kept.map(Applied::judge).collect();
         match args.format {
             TextOrJson::Json => output::print(&format!("{}\n", report::json::applied_findings(&found)))?,
             TextOrJson::Text => output::print(&report::live_applied::findings(&found, &output::stdout_style()))?,
