@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use model::analysis::residency::{Mapping, MemoryKind, SharedFiles};
+use model::analysis::residency::{MemoryKind, SharedFiles};
 
 use super::pagemap::PageMap;
 use super::process::{UnseenSet, mappings};
@@ -26,40 +26,45 @@ pub fn own_pages(pids: &[u32]) -> Vec<OwnPages> {
     let (mounts, mut shared, mut pages) = (Proc::live().memory_mounts(), SharedFiles::default(), Vec::new());
     for pid in pids {
         // A process that ends during the listing leaves the pages that were found.
-        let _ = of_process(*pid, &mounts, &mut shared, &mut pages);
+        let _ = for_each_own_run(*pid, &mounts, &mut shared, |OwnRun { kind, addresses, .. }| {
+            // Pages of hugetlbfs stay in memory.
+            if kind != MemoryKind::HugePages {
+                pages.push(OwnPages { pid: *pid, kind, addresses });
+            }
+            Ok(())
+        });
     }
     pages
 }
 
-fn of_process(pid: u32, mounts: &MemoryMounts, shared: &mut SharedFiles, pages: &mut Vec<OwnPages>) -> io::Result<()> {
-    let mut pagemap = PageMap::open(pid)?;
-    for mapping in mappings(pid, &mut UnseenSet::new())? {
-        if mapping.is_memory() && !mapping.is_device() {
-            of_mapping(pid, &mapping, mounts, &mut pagemap, shared, pages)?;
-        }
-    }
-    Ok(())
+/// A part of the memory of a process that no earlier mapping or process has.
+pub(super) struct OwnRun {
+    pub kind: MemoryKind,
+    pub addresses: Range<u64>,
+    pub is_huge: bool,
 }
 
-fn of_mapping(
+/// Calls `found` for each part of the memory of a process, without cached files of disks. Returns the size of the address
+/// space that was not inspected.
+pub(super) fn for_each_own_run(
     pid: u32,
-    mapping: &Mapping,
     mounts: &MemoryMounts,
-    pagemap: &mut PageMap,
     shared: &mut SharedFiles,
-    pages: &mut Vec<OwnPages>,
-) -> io::Result<()> {
-    let system = mounts.file_system(&mapping.path);
-    pagemap.for_each_run(mapping.start..mapping.end, |run| {
-        // Pages of hugetlbfs stay in memory.
-        let kind = mapping.own_kind(system, run.is_file).filter(|kind| *kind != MemoryKind::HugePages);
-        if let Some(kind) = kind {
-            let new = shared.add(mapping, run).into_iter().filter(|(_, is_new)| *is_new);
-            pages.extend(new.map(|(addresses, _)| OwnPages { pid, kind, addresses }));
+    mut found: impl FnMut(OwnRun) -> io::Result<()>,
+) -> io::Result<u64> {
+    let (mut pagemap, mut skipped) = (PageMap::open(pid)?, 0);
+    for mapping in mappings(pid, &mut UnseenSet::new())? {
+        if !mapping.is_memory() || mapping.is_device() {
+            continue;
         }
-        Ok(())
-    })?;
-    Ok(())
+        let system = mounts.file_system(&mapping.path);
+        skipped += pagemap.for_each_run(mapping.start..mapping.end, |run| {
+            let Some(kind) = mapping.own_kind(system, run.is_file) else { return Ok(()) };
+            let mut new = shared.add(&mapping, run).into_iter().filter(|(_, is_new)| *is_new);
+            new.try_for_each(|(addresses, _)| found(OwnRun { kind, addresses, is_huge: run.is_huge }))
+        })?;
+    }
+    Ok(skipped)
 }
 
 /// Reads pages of processes, given as process and address, and calls `visit` with the index and content of each that

@@ -3,11 +3,12 @@
 
 use std::io;
 
-use model::analysis::residency::{Mapping, PageStatus, SharedFiles};
+use model::analysis::residency::{PageStatus, SharedFiles};
 use model::values::id_set::NodeId;
 
-use super::pagemap::{HUGE_BYTES, PageMap};
-use super::process::{explain, mappings};
+use super::own_pages::{OwnRun, for_each_own_run};
+use super::pagemap::HUGE_BYTES;
+use super::process::explain;
 use super::{InspectError, PAGES_PER_QUERY, query};
 use crate::proc::{MemoryMounts, Proc};
 use crate::syscall;
@@ -63,37 +64,19 @@ pub(crate) fn spans_of(pids: &[u32]) -> Result<Vec<ProcessSpans>, InspectError> 
 }
 
 fn of_process(pid: u32, mounts: &MemoryMounts, shared: &mut SharedFiles) -> io::Result<Vec<PageSpan>> {
-    let (mut pagemap, mut lister) = (PageMap::open(pid)?, Lister { pid, pages: Vec::new(), spans: Vec::new() });
-    for mapping in mappings(pid, &mut super::process::UnseenSet::new())? {
-        if mapping.is_memory() && !mapping.is_device() {
-            of_mapping(&mapping, mounts, &mut pagemap, shared, &mut lister)?;
-        }
-    }
-    lister.ask()?;
-    Ok(lister.spans)
-}
-
-fn of_mapping(
-    mapping: &Mapping,
-    mounts: &MemoryMounts,
-    pagemap: &mut PageMap,
-    shared: &mut SharedFiles,
-    lister: &mut Lister,
-) -> io::Result<()> {
-    let system = mounts.file_system(&mapping.path);
-    let skipped = pagemap.for_each_run(mapping.start..mapping.end, |run| {
-        if !mapping.is_own_memory(system, run.is_file) {
-            return Ok(());
-        }
-        let page_bytes = if run.is_huge { HUGE_BYTES } else { syscall::page_bytes() as u64 };
-        for (range, _) in shared.add(mapping, run).into_iter().filter(|(_, is_new)| *is_new) {
-            lister.pages.extend(range.step_by(page_bytes as usize).map(|address| (address, page_bytes)));
-        }
+    let mut lister = Lister { pid, pages: Vec::new(), spans: Vec::new() };
+    let skipped = for_each_own_run(pid, mounts, shared, |OwnRun { addresses, is_huge, .. }| {
+        let page_bytes = if is_huge { HUGE_BYTES } else { syscall::page_bytes() as u64 };
+        lister.pages.extend(addresses.step_by(page_bytes as usize).map(|address| (address, page_bytes)));
         // Most runs are short.
         if lister.pages.len() >= PAGES_PER_QUERY { lister.ask() } else { Ok(()) }
     })?;
     // Pages that are not known cannot be moved back.
-    if skipped > 0 { Err(io::Error::new(io::ErrorKind::Unsupported, "its address space is too large")) } else { Ok(()) }
+    if skipped > 0 {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "its address space is too large"));
+    }
+    lister.ask()?;
+    Ok(lister.spans)
 }
 
 /// Pages of a process whose nodes have not been queried, by address and size, and the spans of the others.
