@@ -177,8 +177,8 @@ impl<'a> PageSampler<'a> {
     }
 }
 
-/// Whether to sample: the program has grown by a quarter, or its content may have changed because half as much time has
-/// passed again. Not far below the peak, as while the program ends.
+/// Whether another sample is due: the memory has grown by a quarter since the last one, or the run is half as long again, so
+/// that its content may have changed. None is due far below the peak, for example while the program ends.
 fn is_due(memory: Bytes, peak: Bytes, elapsed: Duration, sampled: (Bytes, Duration)) -> bool {
     let has_grown = memory.0 > 0 && memory.0 as f64 >= 1.25 * sampled.0.0 as f64;
     memory.0 as f64 >= 0.8 * peak.0 as f64 && (has_grown || elapsed >= sampled.1.mul_f64(1.5))

@@ -60,7 +60,7 @@ pub struct LiveTryArgs {
     /// Policy or CPUs to compare with the placement that it has [repeatable] [default: each NUMA node and each L3 cache]
     #[arg(long = "placement", value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placements: Vec<String>,
-    /// Also move its memory: to the nodes that a placement names, or to those of its CPUs
+    /// Also move its memory: to the nodes that a placement names, or else to the nodes of its CPUs
     #[arg(long)]
     pub move_memory: bool,
     /// Duration of the experiment

@@ -243,7 +243,7 @@ impl LiveState {
         sampled.map(switch).collect()
     }
 
-    /// Returns the time that a change of the placement takes: the mean so far, or zero for changes that need not be planned for.
+    /// Returns the mean duration of the changes so far, or zero if they are too short to be planned for.
     fn change(&self) -> Duration {
         let changed = self.periods.iter().filter(|period| period.evidence.from != period.arm);
         let seconds: Vec<f64> = changed.filter_map(|period| Some(period.evidence.change?.seconds)).collect();

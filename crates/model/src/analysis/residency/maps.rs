@@ -71,13 +71,8 @@ impl Mapping {
         self.inode != 0
     }
 
-    /// Whether its pages belong to the processes that map them, and not to a file on a disk, whose cached pages are those
-    /// of all programs. `is_file_page` is false for pages that the process has copied to write.
-    pub fn is_own_memory(&self, system: FileSystem, is_file_page: bool) -> bool {
-        self.own_kind(system, is_file_page).is_some()
-    }
-
-    /// Returns the kind of its pages if they are own memory ([`Mapping::is_own_memory`]).
+    /// Returns the kind of its pages if they belong to the processes that map them; `None` for those of a file on a disk, whose
+    /// cached pages are those of all programs. `is_file_page` is false for pages that the process has copied to write.
     pub fn own_kind(&self, system: FileSystem, is_file_page: bool) -> Option<MemoryKind> {
         let kind = self.part("", &BTreeSet::new(), system, is_file_page).kind;
         (kind != MemoryKind::MappedFile).then_some(kind)
