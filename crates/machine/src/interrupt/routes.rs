@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use model::values::id_set::{CpuId, CpuSet};
 use model::values::placement::Route;
@@ -16,6 +17,10 @@ use crate::undo::{self, AppliedSettings, ChangeError};
 
 /// Name of the setting in the journal.
 const SETTING: &str = "interrupt";
+/// Time within which the kernel reports a new affinity. While it moves an interrupt that arrives meanwhile, it reports the
+/// previous one.
+const REPORTED_WITHIN: Duration = Duration::from_millis(100);
+const REPORT_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Interrupts that a run may move, each with its original affinity. Can be created only by journalling them.
 #[derive(Clone, Debug)]
@@ -82,12 +87,18 @@ impl Routes {
             return Ok(());
         }
         undo::write(&self.root, &target, list).map_err(|error| refused(number, list, &error))?;
-        match now() {
-            CurrentValue::Value(value) if value == list => Ok(()),
-            other => Err(RouteError::Refused(format!(
-                "interrupt {number}: the kernel accepted cpus {list}, but reports {}",
-                undo::shown(&other)
-            ))),
+        let began = Instant::now();
+        loop {
+            match now() {
+                CurrentValue::Value(value) if value == list => return Ok(()),
+                other if began.elapsed() >= REPORTED_WITHIN => {
+                    return Err(RouteError::Refused(format!(
+                        "interrupt {number}: the kernel accepted cpus {list}, but reports {}",
+                        undo::shown(&other)
+                    )));
+                }
+                _ => std::thread::sleep(REPORT_POLL_INTERVAL),
+            }
         }
     }
 }
