@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::analysis::live::{
-    CpuTotals, CpuUse, LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState, LiveStep,
-    PlacementChange, WASH_OUT_STEP,
+    CpuTotals, CpuUse, InterruptUse, LiveAnswer, LiveBlock, LiveEnd, LiveEvidence, LivePeriod, LivePhase, LiveState,
+    LiveStep, PlacementChange, WASH_OUT_STEP,
 };
 use model::stats::switchback::{ArmId, SwitchSample};
 use model::values::units::Bytes;
@@ -57,6 +57,11 @@ pub trait LiveService {
 
     /// Returns the use of CPUs so far; `None` if unknown.
     fn cpu_totals(&mut self) -> Option<CpuTotals> {
+        None
+    }
+
+    /// Returns the interrupts of the named devices in the period that was verified last; `None` if no device is named.
+    fn interrupts(&self) -> Option<InterruptUse> {
         None
     }
 
@@ -241,6 +246,7 @@ impl Experiment<'_> {
         let length_s = self.elapsed().as_secs_f64() - at_s;
         let no_value = || "the metric was reset, or there was no work".to_owned();
         let unproven = self.service.verify(arm).err().or_else(|| value.is_none().then(no_value));
+        let evidence = LiveEvidence { interrupts: self.service.interrupts(), ..evidence };
         let rate = value.filter(|_| unproven.is_none());
         let (block, phase) = (block.number, block.phase);
         self.push(LivePeriod { block, at_s, length_s, arm, phase, rate, unproven, evidence })

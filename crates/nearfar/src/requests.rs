@@ -109,14 +109,14 @@ pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliE
     texts.iter().map(pair).collect()
 }
 
-/// Returns the placement that the user named for a running service. The threads exist already, so all of them may run on
-/// all CPUs of the placement.
+/// Returns the placement that the user named for a running service and its devices. The threads exist already, so all of
+/// them may run on all CPUs of the placement.
 ///
 /// # Errors
 /// If the name is invalid, or if the machine does not have the placement.
-pub fn live_placement(topology: &Topology, text: &str) -> Result<Placement, CliError> {
+pub fn live_placement(topology: &Topology, text: &str, devices: &[String]) -> Result<Placement, CliError> {
     let loose = if text.starts_with('-') { format!("{text} loose") } else { format!("{text}+loose") };
-    let named = |text: &str| offer(topology, text, None, workloads::offers(), &[]);
+    let named = |text: &str| offer(topology, text, None, workloads::offers(), devices);
     // Placements without CPUs cannot have the part.
     let loose = named(&loose).ok().filter(|offer| offer.placement.is_ok());
     let offer = loose.map_or_else(|| named(text), Ok).map_err(|error| {

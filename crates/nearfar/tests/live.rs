@@ -398,7 +398,9 @@ fn unsuitable_experiments_are_refused() {
     refused(&["--metric", "prom:http://127.0.0.1:1/metrics#a", "--placement", "0"], "http://127.0.0.1:1/metrics");
     refused(&with(&["--placement", "0", "--guard", "p99"]), "a limit is missing");
     refused(&with(&["--placement", "0", "--guard", "command:false<1"]), "--guard 'command:false<1'");
-    refused(&with(&["--placement", "0+text:copy"]), "only CPUs and memory can be changed");
+    refused(&with(&["--placement", "0+text:copy"]), "only CPUs, memory and interrupts can be changed");
+    refused(&with(&["--placement", "0+irq:0"]), "irq: requires a device: --device NAME");
+    refused(&with(&["--placement", "0", "--device", "nothing0"]), "unknown device 'nothing0'");
     refused(&with(&["--placement", "-m 0"]), "it names memory nodes\nhint: to move the memory of the service");
     refused(&with(&["--placement", "0", "--budget", "10s"]), "too short");
     refused(&with(&["--placement", "8191"]), "8191");

@@ -134,7 +134,8 @@ fn unsuitable_requests_are_refused() {
         |placement: &str, expected: &str| refused(&["apply", "--pid", &pid, "--placement", placement], expected);
     apply("kernel", "already has this placement");
     apply(&service.found, "already has this placement");
-    apply("0+text:copy", "only CPUs and memory");
+    apply("0+text:copy", "only CPUs, memory and interrupts");
+    apply("0+irq:0", "irq: requires a device: --device NAME");
     apply("8191", "8191");
     refused(&["apply", "--pid", &pid], "--placement");
     refused(&["apply", "--pid", "4194304", "--placement", "0"], "4194304");

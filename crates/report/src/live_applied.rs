@@ -1,8 +1,10 @@
 //! Placements that were applied to running services, as text.
 
-use model::analysis::live::{AppliedChange, AppliedFinding, AppliedState, MovedMemory, UndonePlacement};
+use model::analysis::live::{
+    AppliedChange, AppliedFinding, AppliedState, MovedMemory, UndonePlacement, interrupt_cpus,
+};
 use model::values::shell::quote_argv;
-use model::values::undo::RestoreStatus;
+use model::values::undo::{RestoreStatus, SettingTarget};
 
 use crate::residency::paragraph;
 use crate::style::{TextStyle, Tone, clean, with_symbol};
@@ -27,6 +29,10 @@ pub fn change(change: &AppliedChange, style: &TextStyle) -> String {
         out += "\nTo keep it after a restart of the service:\n\n";
         out += &format!("    {}\n", clean(first));
         out += &rest.iter().map(|line| format!("        {}\n", clean(line))).collect::<String>();
+    }
+    if !change.interrupt_lines.is_empty() {
+        out += "\nTo place its interrupts again after a reboot:\n\n";
+        out += &change.interrupt_lines.iter().map(|line| format!("    {}\n", clean(line))).collect::<String>();
     }
     out
 }
@@ -61,7 +67,10 @@ fn sentence(finding: &AppliedFinding) -> String {
     match finding.state {
         AppliedState::InEffect => {
             let threads = format!("{threads} {} may run on {cpus}", plural(threads, "thread"));
-            let all: Vec<String> = [Some(threads), memory].into_iter().flatten().collect();
+            let devices: Vec<String> = placement.devices().into_iter().map(clean).collect();
+            let interrupts = interrupt_cpus(&placement.interrupts)
+                .map(|cpus| format!("interrupts of {} are assigned to {}", devices.join(", "), cpus.described()));
+            let all: Vec<String> = [Some(threads), interrupts, memory].into_iter().flatten().collect();
             with_symbol(&format!("{subject}: in effect: {}", all.join(", ")), Tone::Good)
         }
         AppliedState::ThreadsLost => {
@@ -69,6 +78,17 @@ fn sentence(finding: &AppliedFinding) -> String {
             let text = format!(
                 "{subject}: lost: {elsewhere} of {threads} {} may leave {cpus}, for example after a restart. Apply it again: {again}",
                 plural(threads, "thread")
+            );
+            with_symbol(&text, Tone::Warning)
+        }
+        AppliedState::InterruptsLost => {
+            let lost = finding.interrupts_elsewhere.iter();
+            let lost: Vec<String> = lost
+                .map(|route| format!("{} ({} of {})", route.number, clean(&route.name), clean(&route.device)))
+                .collect();
+            let (noun, lost) = (plural(lost.len(), "interrupt"), lost.join(", "));
+            let text = format!(
+                "{subject}: lost: {noun} {lost} may arrive on other CPUs, for example because irqbalance has moved them. Apply it again: {again}"
             );
             with_symbol(&text, Tone::Warning)
         }
@@ -98,9 +118,11 @@ pub fn undone(undone: &[UndonePlacement], style: &TextStyle) -> String {
 
 fn undone_text(undone: &UndonePlacement) -> String {
     let subject = clean(&undone.subject);
-    let affinity = undone.restored.iter().map(|restored| match &restored.outcome {
-        RestoreStatus::Ended => "has ended".to_owned(),
-        RestoreStatus::Restored => format!("its threads may run on {} again", clean(&restored.change.old)),
+    let affinity = undone.restored.iter().map(|restored| match (&restored.outcome, &restored.change.target) {
+        (RestoreStatus::Ended, SettingTarget::Affinity(_)) => "has ended".to_owned(),
+        (RestoreStatus::Restored, SettingTarget::Affinity(_)) => {
+            format!("its threads may run on {} again", clean(&restored.change.old))
+        }
         _ => clean(&restored.to_string()),
     });
     let memory = undone.moved.iter().map(|moved| moved_text(moved, "moved back"));
@@ -114,7 +136,8 @@ fn undone_text(undone: &UndonePlacement) -> String {
 mod tests {
     use model::analysis::live::{AppliedMemory, AppliedPlacement};
     use model::values::id_set::{CpuSet, NodeSet};
-    use model::values::undo::{Restored, ServiceProcesses, SettingChange, SettingTarget};
+    use model::values::placement::Route;
+    use model::values::undo::{Restored, ServiceProcesses, SettingChange};
     use model::values::units::Bytes;
 
     use super::*;
@@ -130,13 +153,19 @@ mod tests {
                 cpus: CpuSet::parse_list("6-11").unwrap(),
                 pinned: Vec::new(),
                 memory: Some(AppliedMemory { nodes, percent: 98.4 }),
+                interrupts: vec![route()],
                 is_experiment: false,
             },
             state,
             threads: 12,
             threads_elsewhere: 3,
+            interrupts_elsewhere: vec![route()],
             memory_percent: Some(71.2),
         }
+    }
+
+    fn route() -> Route {
+        Route { device: "eth0".into(), number: 38, name: "eth0-rx-0".into(), cpus: CpuSet::parse_list("6").unwrap() }
     }
 
     fn processes() -> ServiceProcesses {
@@ -153,13 +182,20 @@ mod tests {
             MovedMemory { planned: Bytes(4 << 30), moved: Bytes(3 << 30), seconds: 18.24, is_interrupted: false };
         let permanent = ["systemctl edit redis", "[Service]", "CPUAffinity=6-11"].map(str::to_owned).to_vec();
         let finding = finding(AppliedState::InEffect);
-        let change = AppliedChange { finding, moved: Some(moved), numa_balancing: true, permanent };
+        let interrupt_lines = finding.placement.interrupt_lines();
+        let change = AppliedChange { finding, moved: Some(moved), numa_balancing: true, permanent, interrupt_lines };
         insta::assert_snapshot!("live_applied", super::change(&change, &style()));
     }
 
     #[test]
     fn every_state_has_a_sentence() {
-        let states = [AppliedState::InEffect, AppliedState::ThreadsLost, AppliedState::MemoryLost, AppliedState::Ended];
+        let states = [
+            AppliedState::InEffect,
+            AppliedState::ThreadsLost,
+            AppliedState::InterruptsLost,
+            AppliedState::MemoryLost,
+            AppliedState::Ended,
+        ];
         insta::assert_snapshot!("live_watch", findings(&states.map(finding), &style()));
         assert_eq!(findings(&[], &style()), "No placement is applied.\n");
     }

@@ -2,6 +2,7 @@
 
 use model::analysis::live::{
     CpuUse, FreshPairs, GuardViolation, LiveAnswer, LiveMemoryNodes, LivePeriod, LivePlacement, LiveTrial,
+    interrupt_cpus,
 };
 use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
@@ -12,6 +13,8 @@ use crate::style::{TextStyle, Tone, clean, with_symbol};
 
 /// Title of the column with memory nodes.
 const MEMORY: &str = "memory";
+/// Title of the column with the CPUs of interrupts.
+const INTERRUPTS: &str = "interrupts";
 
 /// The answer, the placements, and what the figures mean.
 pub fn live_trial(trial: &LiveTrial, style: &TextStyle) -> String {
@@ -123,6 +126,7 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
         "placement",
         "CPUs",
         MEMORY,
+        INTERRUPTS,
         &trial.quantity,
         "periods",
         "in the race",
@@ -131,7 +135,7 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
         "left",
     ])
     .numbers(&[&trial.quantity, "periods", "in the race", "others", "waiting"])
-    .holding(CellKind::Text, &["CPUs", MEMORY, "left"]);
+    .holding(CellKind::Text, &["CPUs", MEMORY, INTERRUPTS, "left"]);
     for (at, placement) in trial.placements.iter().enumerate() {
         let arm = ArmId(at as u32);
         let (rate, periods) = trial.rate(arm);
@@ -146,6 +150,7 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
             GridCell::plain(&placement.name),
             GridCell::plain(&placement.cpus.to_string()),
             GridCell::plain(&memory(placement)),
+            GridCell::plain(&interrupts(placement)),
             GridCell::plain(
                 &rate.map_or_else(|| "–".into(), |rate| format!("{}{}", significant(rate), clean(&trial.unit))),
             ),
@@ -156,7 +161,18 @@ pub(crate) fn grid(trial: &LiveTrial) -> Grid {
             GridCell::plain(left.unwrap_or_default()),
         ]);
     }
-    if trial.placements.iter().any(|placement| placement.memory.is_some()) { grid } else { grid.without(MEMORY) }
+    let (mut has_memory, mut has_interrupts) = (false, false);
+    for placement in &trial.placements {
+        has_memory |= placement.memory.is_some();
+        has_interrupts |= interrupt_cpus(&placement.interrupts).is_some();
+    }
+    let grid = if has_memory { grid } else { grid.without(MEMORY) };
+    if has_interrupts { grid } else { grid.without(INTERRUPTS) }
+}
+
+/// `CPUs 4-7` or `as found`.
+fn interrupts(placement: &LivePlacement) -> String {
+    interrupt_cpus(&placement.interrupts).map_or_else(|| "as found".into(), |cpus| cpus.described())
 }
 
 /// `node 1`, `interleaved over nodes 0-1` or `as found`.
@@ -186,6 +202,7 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
                 .into(),
         );
     }
+    notes.extend(interrupts_note(trial));
     notes.extend(trial.violations.iter().map(|violation| violation_note(trial, violation)));
     notes.extend(unproven_note(trial));
     notes.extend(load_note(trial, "other programs, including clients on this machine", CpuUse::has_others, |used| {
@@ -198,6 +215,23 @@ pub(crate) fn notes(trial: &LiveTrial) -> Vec<String> {
         more => notes.push(format!("{more} threads are bound by the program itself and were not changed")),
     }
     notes
+}
+
+/// `Interrupts of eth0: 12 000/s (as found), 11 800/s (node:1)`.
+fn interrupts_note(trial: &LiveTrial) -> Option<String> {
+    let arms = (0..trial.placements.len() as u32).map(ArmId);
+    let rates: Vec<(ArmId, f64)> = arms.filter_map(|arm| Some((arm, trial.interrupt_rate(arm)?))).collect();
+    let devices: Vec<String> = trial.devices().into_iter().map(clean).collect();
+    let devices = devices.join(", ");
+    if rates.is_empty() {
+        return None;
+    }
+    if rates.iter().all(|(_, rate)| *rate == 0.0) {
+        return Some(format!("No interrupt of {devices} arrived, so that its CPUs make no difference"));
+    }
+    let rate = |(arm, rate): &(ArmId, f64)| format!("{}/s ({})", significant(*rate), name(trial, *arm));
+    let rates: Vec<String> = rates.iter().map(rate).collect();
+    Some(format!("Interrupts of {devices}: {}", rates.join(", ")))
 }
 
 /// `2 periods do not count, the first after 83.2 s: thread 8 of process 7 may run on CPU 3`.
@@ -257,10 +291,11 @@ fn violation_note(trial: &LiveTrial, violation: &GuardViolation) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use model::analysis::live::{LiveEvidence, LivePhase, PlacementChange};
+    use model::analysis::live::{InterruptUse, LiveEvidence, LivePhase, PlacementChange};
     use model::stats::statistics::Interval;
     use model::stats::switchback::{CarryOver, Dropped};
     use model::values::id_set::CpuSet;
+    use model::values::placement::Route;
     use model::values::units::{Bytes, Nanos};
     use model::values::workload::Better;
 
@@ -282,6 +317,7 @@ pub(crate) mod tests {
             name: name.into(),
             cpus: CpuSet::parse_list(cpus).expect("a list of CPUs"),
             memory: None,
+            interrupts: Vec::new(),
         };
         let period = |arm, phase, rate: Option<f64>| LivePeriod {
             block: 0,
@@ -369,6 +405,29 @@ pub(crate) mod tests {
         }
         let style = TextStyle { width: 120, ascii: false, colour: false };
         insta::assert_snapshot!("live_trial_memory", live_trial(&trial, &style));
+    }
+
+    #[test]
+    fn interrupts_of_placements_are_rendered() {
+        let mut trial = trial(LiveAnswer::Unfinished);
+        let route = |list: &str| Route {
+            device: "eth0".into(),
+            number: 38,
+            name: "eth0-rx-0".into(),
+            cpus: CpuSet::parse_list(list).expect("a list of CPUs"),
+        };
+        for (placement, list) in trial.placements.iter_mut().zip(["", "0-5", "6"]) {
+            placement.interrupts = vec![route(list)];
+        }
+        for (period, arrived) in trial.periods.iter_mut().zip([0, 16_000, 24_000, 8]) {
+            period.evidence.interrupts = Some(InterruptUse { arrived, elsewhere: 0 });
+        }
+        let style = TextStyle { width: 120, ascii: false, colour: false };
+        insta::assert_snapshot!("live_trial_interrupts", live_trial(&trial, &style));
+        trial.periods.iter_mut().for_each(|period| period.evidence.interrupts = Some(InterruptUse::default()));
+        let idle = notes(&trial).join("\n");
+        assert!(idle.contains("No interrupt of eth0 arrived, so that its CPUs make no difference"), "{idle}");
+        assert_eq!(trial.placements[2].numactl(), "-C 6-11 irq:6");
     }
 
     #[test]

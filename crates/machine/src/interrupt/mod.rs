@@ -2,7 +2,7 @@
 
 mod routes;
 
-pub use routes::{InterruptMonitor, RouteError, Routes};
+pub use routes::{InterruptMonitor, RouteError, Routes, affinities};
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use model::values::id_set::{CpuId, CpuSet};
@@ -31,10 +31,12 @@ pub struct Routes {
 }
 
 /// An interrupt affinity that cannot be set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// The kernel manages the affinity of this interrupt.
+    #[error("{0}")]
     Managed(String),
+    #[error("{0}")]
     Refused(String),
 }
 
@@ -133,25 +135,31 @@ impl InterruptMonitor {
         Self { before: counts(&root), root, interrupts }
     }
 
-    /// Reads the interrupts again and records the differences.
+    /// Reads the interrupts again, and records the differences in the evidence of a trial.
     pub fn explain(self, evidence: &mut Evidence) {
-        let Self { root, before, mut interrupts } = self;
-        if interrupts.is_empty() {
+        if self.interrupts.is_empty() {
             return;
         }
-        match before.and_then(|before| Ok((before, counts(&root)?))) {
-            Ok((before, after)) => {
-                interrupts.iter_mut().for_each(|one| one.arrived = arrived(one.number, &before, &after));
-            }
-            Err(why) => {
-                evidence.unavailable.insert("device_interrupts".into(), why);
-            }
+        let (interrupts, counted) = self.observed();
+        if let Err(why) = counted {
+            evidence.unavailable.insert("device_interrupts".into(), why);
         }
+        evidence.device_interrupts = interrupts;
+    }
+
+    /// Reads the interrupts again. Returns the differences, and an error if they could not be counted.
+    pub fn observed(self) -> (Vec<DeviceInterrupt>, Result<(), String>) {
+        let Self { root, before, mut interrupts } = self;
+        let counted = before.and_then(|before| {
+            let after = counts(&root)?;
+            interrupts.iter_mut().for_each(|one| one.arrived = arrived(one.number, &before, &after));
+            Ok(())
+        });
         for one in &mut interrupts {
             one.affinity_at_end = affinity(&root, one.number, "smp_affinity_list");
             one.effective_at_end = affinity(&root, one.number, "effective_affinity_list");
         }
-        evidence.device_interrupts = interrupts;
+        (interrupts, counted)
     }
 }
 
@@ -161,11 +169,17 @@ impl Routes {
     }
 }
 
-fn counts(root: &std::path::Path) -> Result<InterruptCounts, String> {
+/// Returns the CPUs that may handle each of these interrupts; those that do not exist are missing.
+pub fn affinities(root: &Path, numbers: impl Iterator<Item = u32>) -> BTreeMap<u32, CpuSet> {
+    let of = |number| Some((number, sysfs::read_list(root, &format!("proc/irq/{number}/smp_affinity_list"))?));
+    numbers.filter_map(of).collect()
+}
+
+fn counts(root: &Path) -> Result<InterruptCounts, String> {
     sysfs::interrupt_counts(root).map_err(|error| format!("/proc/interrupts: {error}"))
 }
 
-fn affinity(root: &std::path::Path, number: u32, name: &str) -> CpuSet {
+fn affinity(root: &Path, number: u32, name: &str) -> CpuSet {
     sysfs::read_list(root, &format!("proc/irq/{number}/{name}")).unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ pub(crate) const BUDGET_PREFIXES: [(&str, bool); 2] = [("expand:", true), ("swap
 pub(crate) const COMPRESSED: &str = "compressed";
 
 /// Name of the placement that binds nothing, the default baseline.
-pub(crate) const KERNEL: &str = "kernel";
+pub const KERNEL: &str = "kernel";
 
 /// Placement of the threads and the memory of one trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use files::NewFile;
+use machine::interrupt::{Routes, affinities};
 use machine::residency::{inspect, numa_balancing_is_on};
 use machine::service_memory::{Destination, ServiceMemory};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
@@ -19,7 +20,7 @@ use model::values::id_set::CpuSet;
 use model::values::undo::{Restored, ServiceProcesses, SettingTarget};
 use model::values::units::Bytes;
 
-use crate::app::run_guard::failure;
+use crate::app::run_guard::{BAN_HINT, exclude_from_irqbalance, failure};
 use crate::error::{CliError, CliStatus};
 
 /// The description of an applied placement.
@@ -38,6 +39,8 @@ pub struct ApplyRequest {
     pub found: FoundMask,
     /// Where its memory shall be; `None` if it stays.
     pub destination: Option<Destination>,
+    /// Whether interrupts may be excluded from irqbalance.
+    pub ban_irqbalance: bool,
 }
 
 /// An applied placement with its directory.
@@ -111,10 +114,10 @@ impl Applied {
         stop: &AtomicBool,
         observe: &mut MoveObserver<'_>,
     ) -> Result<AppliedChange, CliError> {
-        let ApplyRequest { placement, threads, found, destination } = request;
+        let ApplyRequest { placement, threads, found, destination, ban_irqbalance } = request;
         let site = site.new_applied().map_err(|error| CliError::failure(format!("cannot apply it: {error}")))?;
         let mut applied = Self { placement, site };
-        let changed = applied.change(&threads, &found, destination.as_ref(), stop, observe);
+        let changed = applied.change(&threads, &found, destination.as_ref(), ban_irqbalance, stop, observe);
         let (moved, is_interrupted) = match changed {
             Ok(moved) => (moved, moved.is_some_and(|moved| moved.is_interrupted)),
             Err(error) => return Err(applied.give_up(error)),
@@ -122,7 +125,7 @@ impl Applied {
         if is_interrupted {
             return Err(applied.give_up(CliError::with(CliStatus::Interrupted, "interrupted")));
         }
-        let (masks, memory) = applied.observe();
+        let memory = applied.memory_now();
         let percent = applied.placement.memory.as_ref().zip(memory.as_ref());
         let percent = percent.and_then(|(applied, now)| now.percent_on(&applied.nodes)).unwrap_or_default();
         if let Some(memory) = &mut applied.placement.memory {
@@ -131,16 +134,24 @@ impl Applied {
         applied.write_description()?;
         let AppliedPlacement { options, cpus, memory: on, .. } = &applied.placement;
         let permanent = permanent_lines(options, cpus, on.as_ref().map(|memory| &memory.nodes));
-        let finding = applied.placement.judge(&masks, memory.as_ref());
-        Ok(AppliedChange { finding, moved, numa_balancing: moved.is_some() && numa_balancing_is_on(), permanent })
+        let interrupt_lines = applied.placement.interrupt_lines();
+        let numa_balancing = moved.is_some() && numa_balancing_is_on();
+        Ok(AppliedChange {
+            finding: applied.judge_with(memory.as_ref()),
+            moved,
+            numa_balancing,
+            permanent,
+            interrupt_lines,
+        })
     }
 
-    /// Changes the affinity, then the memory: new pages are then on the new nodes already.
+    /// Changes the affinity of threads and interrupts, then the memory: new pages are then on the new nodes already.
     fn change(
         &self,
         threads: &ServiceThreads,
         found: &FoundMask,
         destination: Option<&Destination>,
+        ban_irqbalance: bool,
         stop: &AtomicBool,
         observe: &mut MoveObserver<'_>,
     ) -> Result<Option<MovedMemory>, CliError> {
@@ -153,12 +164,16 @@ impl Applied {
             let target = SettingTarget::Affinity(threads.processes().clone());
             settings.journal_values(subject, target, &[to.to_string()]).map_err(|error| failure(&error))?;
         }
+        let interrupts = &self.placement.interrupts;
+        exclude_from_irqbalance(&mut settings, &interrupts.iter().collect::<Vec<_>>(), ban_irqbalance, BAN_HINT)?;
+        let routes = Routes::journal_values(&mut settings, interrupts.iter()).map_err(|error| failure(&error))?;
         // After the journal, which creates the directory.
         files::create_dirs(&self.site.state).map_err(cannot_apply)?;
         self.write_description()?;
         let from = [Mask::Only(found.cpus.clone())];
         let place = || if found.cpus == self.placement.cpus { Ok(0) } else { threads.replace(&from, &to) };
         place().map_err(cannot_apply)?;
+        routes.send(interrupts).map_err(|error| CliError::failure(format!("{subject}: {error}")))?;
         let moved = match destination {
             Some(destination) => Some(self.move_memory(threads, destination, stop, observe)?),
             None => None,
@@ -249,15 +264,26 @@ impl Applied {
 
     /// Finds out whether it is in effect.
     pub fn judge(self) -> AppliedFinding {
-        let (masks, memory) = self.observe();
-        self.placement.judge(&masks, memory.as_ref())
+        let memory = self.memory_now();
+        self.judge_with(memory.as_ref())
     }
 
-    /// Returns the affinity of each thread, and the memory by node if the placement names memory and it can be inspected.
-    fn observe(&self) -> (Vec<CpuSet>, Option<NodeBytes>) {
-        let threads = ServiceThreads::new(self.placement.processes.clone());
-        let memory = self.placement.memory.as_ref().and_then(|_| inspect(&pids(&threads)).ok());
-        (threads.masks().into_values().collect(), memory.map(|memory| memory.total))
+    /// Does the same, with the memory by node.
+    fn judge_with(self, memory: Option<&NodeBytes>) -> AppliedFinding {
+        let masks: Vec<CpuSet> = self.threads().masks().into_values().collect();
+        let numbers = self.placement.interrupts.iter().map(|route| route.number);
+        let interrupts = affinities(&self.site.root, numbers);
+        self.placement.judge(&masks, &interrupts, memory)
+    }
+
+    /// Returns the memory by node, if the placement names memory and it can be inspected.
+    fn memory_now(&self) -> Option<NodeBytes> {
+        self.placement.memory.as_ref()?;
+        Some(inspect(&pids(&self.threads())).ok()?.total)
+    }
+
+    fn threads(&self) -> ServiceThreads {
+        ServiceThreads::new(self.placement.processes.clone())
     }
 }
 

@@ -1,5 +1,5 @@
-//! A running service whose threads are bound to CPUs, and whose memory is moved, for an experiment. Must not depend on how
-//! placements are compared.
+//! A running service whose threads are bound to CPUs, and whose memory and interrupts are moved, for an experiment. Must not
+//! depend on how placements are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use lab::live::{GuardState, LiveService, Placed, Reading};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use machine::service_usage::ServiceCpuTime;
-use model::analysis::live::{CpuTotals, TcpTraffic, check_sizes};
+use model::analysis::live::{CpuTotals, InterruptUse, TcpTraffic, check_sizes};
 use model::hint::Hinted;
 use model::stats::switchback::ArmId;
 use model::values::id_set::CpuSet;
 use model::values::units::Bytes;
 
 use crate::app::guard_watch::GuardWatch;
+use crate::app::live_interrupts::LiveInterrupts;
 use crate::app::live_memory::LiveMemory;
 use crate::app::live_meter::LiveMeter;
 
@@ -34,6 +35,7 @@ pub struct PlacedService {
     cpu_time: ServiceCpuTime,
     /// `None` if memory is not moved.
     memory: Option<LiveMemory>,
+    interrupts: LiveInterrupts,
     /// Set by a signal that ends the experiment.
     stop: Arc<AtomicBool>,
     meter: LiveMeter,
@@ -60,6 +62,7 @@ impl PlacedService {
         alternatives: &[CpuSet],
         meter: LiveMeter,
         guards: Vec<GuardWatch>,
+        interrupts: LiveInterrupts,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let visible: Vec<CpuSet> = std::iter::once(found.cpus.clone()).chain(alternatives.iter().cloned()).collect();
@@ -76,6 +79,7 @@ impl PlacedService {
             pinned,
             cpu_time,
             memory: None,
+            interrupts,
             stop,
             meter,
             guards,
@@ -152,6 +156,7 @@ impl LiveService for PlacedService {
         let others = self.visible.iter().filter(|cpus| **cpus != self.visible[at]);
         let from: Vec<Mask> = others.cloned().map(Mask::Only).collect();
         let threads = self.threads.replace(&from, &self.masks[at]).map_err(|error| error.to_string())?;
+        self.interrupts.place(arm)?;
         self.record_connections();
         (self.arm, self.placed) = (arm, Instant::now());
         let memory = self.move_memory(arm)?;
@@ -161,10 +166,12 @@ impl LiveService for PlacedService {
     fn verify(&mut self, arm: ArmId) -> Result<(), String> {
         let expected = &self.visible[arm.0 as usize];
         let is_other = |mask: &CpuSet| mask != expected && !self.pinned.contains(mask);
-        match self.threads.masks().iter().find(|(_, mask)| is_other(mask)) {
-            None => self.memory.as_ref().map_or(Ok(()), |memory| memory.verify(arm)),
-            Some(((pid, tid), mask)) => Err(format!("thread {tid} of process {pid} may run on {}", mask.described())),
+        let interrupts = self.interrupts.verify(arm);
+        if let Some(((pid, tid), mask)) = self.threads.masks().iter().find(|(_, mask)| is_other(mask)) {
+            return Err(format!("thread {tid} of process {pid} may run on {}", mask.described()));
         }
+        interrupts?;
+        self.memory.as_ref().map_or(Ok(()), |memory| memory.verify(arm))
     }
 
     fn read(&mut self) -> Result<Reading, String> {
@@ -176,6 +183,10 @@ impl LiveService for PlacedService {
     fn cpu_totals(&mut self) -> Option<CpuTotals> {
         let placed = self.visible[self.arm.0 as usize].clone();
         self.cpu_time.totals(&self.pinned.iter().fold(placed, |all, cpus| all.union(cpus)))
+    }
+
+    fn interrupts(&self) -> Option<InterruptUse> {
+        self.interrupts.observed()
     }
 
     fn guards(&mut self) -> GuardState {

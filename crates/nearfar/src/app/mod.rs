@@ -10,6 +10,7 @@ pub mod exporter;
 pub mod forwarded_signals;
 pub mod gate;
 pub mod guard_watch;
+pub mod live_interrupts;
 pub mod live_memory;
 pub mod live_meter;
 pub mod live_service;

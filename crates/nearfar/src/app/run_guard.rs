@@ -15,6 +15,8 @@ use machine::lock::{LockError, MachineLock};
 use machine::service_threads::{Mask, ServiceThreads};
 use machine::tune::{TuneOutcome, apply, irqbalance_runs, preview};
 use machine::undo::{self, AppliedSettings, ChangeError, SettingsRoot};
+use model::analysis::live::LivePlacement;
+use model::values::placement::Route;
 use model::values::plan::Plan;
 use model::values::undo::{Restored, SettingTarget, TunedSetting};
 use model::values::units::Kilohertz;
@@ -27,6 +29,10 @@ use crate::error::{CliError, CliStatus};
 /// Directory of the undo journal. It is the same for all users, because settings belong to the machine, and not in
 /// /run, which a power failure empties.
 const STATE: &str = "/var/lib/nearfar";
+
+/// How to place interrupts next to irqbalance.
+pub const BAN_HINT: &str = "exclude these interrupts with --ban-irqbalance";
+const PLAN_HINT: &str = "exclude these interrupts with --ban-irqbalance, or pause irqbalance with --quieten irqbalance";
 
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -124,25 +130,25 @@ impl RunGuard {
 
     /// Journals the affinities of the interrupts that a plan places. `None` if the plan places none.
     pub fn routes(&self, plan: &Plan) -> Result<Option<Routes>, CliError> {
-        let all = || plan.cells.iter().flat_map(|cell| &cell.placement.interrupts);
-        let Some(site) = self.site.as_ref().filter(|_| all().any(|route| !route.cpus.is_empty())) else {
-            return Ok(None);
-        };
+        self.journal_routes(plan.cells.iter().flat_map(|cell| &cell.placement.interrupts), PLAN_HINT)
+    }
+
+    /// Journals the affinities of interrupts that the placements of a service set. `None` if they set none.
+    pub fn live_routes(&self, placements: &[LivePlacement]) -> Result<Option<Routes>, CliError> {
+        self.journal_routes(placements.iter().flat_map(|placement| &placement.interrupts), BAN_HINT)
+    }
+
+    /// Journals affinities of interrupts. `hint` helps if irqbalance would move them.
+    fn journal_routes<'a>(
+        &self,
+        routes: impl Iterator<Item = &'a Route>,
+        hint: &str,
+    ) -> Result<Option<Routes>, CliError> {
+        let moved: Vec<&Route> = routes.filter(|route| !route.cpus.is_empty()).collect();
+        let Some(site) = self.site.as_ref().filter(|_| !moved.is_empty()) else { return Ok(None) };
         let mut changed = self.changes(site)?;
-        let changed = &mut *changed;
-        if irqbalance_runs(&site.root) {
-            if !self.ban_irqbalance {
-                return Err(CliError::failure(
-                    "irqbalance is running and would move the interrupts that this plan places",
-                )
-                .hint(
-                    "exclude these interrupts with --ban-irqbalance, or pause irqbalance with --quieten irqbalance",
-                ));
-            }
-            let numbers: Vec<u32> = all().filter(|route| !route.cpus.is_empty()).map(|route| route.number).collect();
-            ban_irqbalance(changed, &numbers).map_err(|error| failure(&error))?;
-        }
-        Routes::journal_values(changed, all()).map(Some).map_err(|error| failure(&error))
+        exclude_from_irqbalance(&mut changed, &moved, self.ban_irqbalance, hint)?;
+        Routes::journal_values(&mut changed, moved.into_iter()).map(Some).map_err(|error| failure(&error))
     }
 
     /// Journals affinities that the threads of a service may get. They are restored with the other settings.
@@ -179,6 +185,26 @@ impl Drop for RunGuard {
         workloads::remove_stale_trial_dirs();
         self.signals.exits_at_once.store(true, Ordering::Relaxed);
     }
+}
+
+/// Excludes interrupts from irqbalance, if it runs, before they are placed.
+///
+/// # Errors
+/// If it may not be changed. `hint` names the option that permits it.
+pub fn exclude_from_irqbalance(
+    changed: &mut AppliedSettings,
+    moved: &[&Route],
+    is_permitted: bool,
+    hint: &str,
+) -> Result<(), CliError> {
+    if moved.is_empty() || !irqbalance_runs(changed.root()) {
+        return Ok(());
+    }
+    if !is_permitted {
+        return Err(CliError::failure("irqbalance is running and would move the interrupts that are placed").hint(hint));
+    }
+    let numbers: Vec<u32> = moved.iter().map(|route| route.number).collect();
+    ban_irqbalance(changed, &numbers).map_err(|error| failure(&error))
 }
 
 /// Returns the roots of this machine's settings and of the undo journal.

@@ -347,6 +347,10 @@ const EXAMPLES: &[CommandExamples] = &[
                 "nearfar live try --unit redis --metric tcp:6379 --move-memory --budget 1h",
                 "Compare NUMA nodes, each with the memory of the service on it",
             ),
+            example(
+                "nearfar live try --unit redis --metric tcp:6379 --device eth0",
+                "Compare NUMA nodes, each with the interrupts of a network adapter",
+            ),
         ],
         &["live audit", "live apply", "place", "restore"],
     ),
@@ -356,6 +360,10 @@ const EXAMPLES: &[CommandExamples] = &[
             example("nearfar live apply --unit redis --placement node:1", "Move a unit and its memory to node 1"),
             example("nearfar live apply --pid 1234 --placement 0-3", "Place the threads, and leave the memory"),
             example("nearfar live apply --pid 1234 --placement '-i 0,1'", "Interleave the memory over two nodes"),
+            example(
+                "nearfar live apply --pid 1234 --placement 0-3+irq:4 --device eth0",
+                "Place the threads, and the interrupts of an adapter",
+            ),
         ],
         &["live try", "live undo", "live watch"],
     ),

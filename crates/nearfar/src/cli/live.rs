@@ -63,6 +63,14 @@ pub struct LiveTryArgs {
     /// Also move its memory: to the nodes that a placement names, or else to the nodes of its CPUs
     #[arg(long)]
     pub move_memory: bool,
+    /// Device of the service, such as its network or disk adapter: counts its interrupts, and places them with the irq: part of placements, or else,
+    /// without placements, on the CPUs of each
+    /// [repeatable]
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
+    /// Exclude placed interrupts from irqbalance
+    #[arg(long)]
+    pub ban_irqbalance: bool,
     /// Duration of the experiment
     #[arg(long, value_name = "DURATION", default_value = "15m")]
     pub budget: String,
@@ -91,6 +99,7 @@ pub struct LiveTryArgs {
 
 /// `nearfar live apply`
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(group = ArgGroup::new("service").required(true).multiple(false).args(["pid", "unit", "cgroup", "container", "pod"]))]
 pub struct LiveApplyArgs {
     #[command(flatten)]
@@ -98,6 +107,13 @@ pub struct LiveApplyArgs {
     /// Policy, numactl's options or CPUs. node:N also moves the memory to node N
     #[arg(long, value_name = "PLACEMENT", allow_hyphen_values = true)]
     pub placement: String,
+    /// Device of the service, such as its network or disk adapter, whose interrupts the irq: part of the placement places
+    /// [repeatable]
+    #[arg(long = "device", value_name = "NAME")]
+    pub devices: Vec<String>,
+    /// Exclude placed interrupts from irqbalance
+    #[arg(long)]
+    pub ban_irqbalance: bool,
     /// Move processes that may crash of it: Java virtual machines of some versions
     #[arg(long)]
     pub yes: bool,

@@ -2,6 +2,7 @@
 
 mod apply;
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,17 +11,19 @@ use machine::live::{ObserveError, observe, rights};
 use machine::service_threads::{FoundMask, Mask, ServiceThreads};
 use model::analysis::live::{
     Activity, LiveAnswer, LiveAudit, LiveId, LiveMemoryNodes, LivePeriod, LivePhase, LivePlacement, LivePlan,
-    LiveRecord, LiveRequest, LiveSetup, LiveTrial, alternatives,
+    LiveRecord, LiveRequest, LiveSetup, LiveTrial, alternatives, interrupt_cpus,
 };
 use model::hint::Hinted;
 use model::stats::switchback::ArmId;
 use model::values::live_metric::{GuardRule, MetricSource};
+use model::values::placement::KERNEL;
 use model::values::shell::quote_argv;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
 
 use crate::app::applied::Applied;
 use crate::app::guard_watch::{GuardWatch, READ_LIMIT};
+use crate::app::live_interrupts::LiveInterrupts;
 use crate::app::live_memory::LiveMemory;
 use crate::app::live_meter::LiveMeter;
 use crate::app::live_service::PlacedService;
@@ -116,7 +119,8 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
     }
     if let Some(winner) = trial.winner().and_then(|arm| trial.placement(arm)).filter(|_| !common.quiet) {
         // Not its name: that of a node would move memory, even if only CPUs were compared.
-        let options = subject.options.iter().cloned().chain(["--placement".into(), winner.numactl()]);
+        let placement = ["--placement".into(), winner.numactl()];
+        let options = subject.options.iter().cloned().chain(device_options(winner)).chain(placement);
         message!("to keep it: nearfar live apply {}", quote_argv(&options.collect::<Vec<_>>()));
     }
     Ok(match trial.answer {
@@ -124,6 +128,13 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
         LiveAnswer::Stopped { .. } => CliStatus::Failure.into(),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// Returns the options that name the devices whose interrupts a placement moves.
+fn device_options(placement: &LivePlacement) -> Vec<String> {
+    let moved = placement.interrupts.iter().filter(|route| !route.cpus.is_empty());
+    let devices: BTreeSet<&String> = moved.map(|route| &route.device).collect();
+    devices.into_iter().flat_map(|device| ["--device".to_owned(), device.clone()]).collect()
 }
 
 fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Experiment, CliError> {
@@ -140,6 +151,7 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         budget,
         seed: args.seed,
         moves_memory: args.move_memory,
+        devices: args.devices.clone(),
     };
     let resumed = if args.fresh || args.dry_run {
         None
@@ -183,11 +195,14 @@ fn placements(args: &LiveTryArgs, subject: &Subject, found: &FoundMask) -> Resul
         let busy = observed(subject, OBSERVED)?.cpu_percent() / 100.0;
         alternatives(&topology, &found.cpus, busy)
     } else {
-        let placement = |text: &String| placement(&topology, text, found, args.move_memory);
+        let placement = |text: &String| placement(&topology, text, found, args);
         args.placements.iter().map(placement).collect::<Result<_, _>>()?
     };
     if args.move_memory {
         alternatives.iter_mut().for_each(|placement| add_local_memory(&topology, placement));
+    }
+    if args.placements.is_empty() {
+        alternatives.iter_mut().try_for_each(|placement| add_local_interrupts(&topology, placement, &args.devices))?;
     }
     if alternatives.is_empty() {
         return Err(CliError::with(
@@ -200,7 +215,8 @@ fn placements(args: &LiveTryArgs, subject: &Subject, found: &FoundMask) -> Resul
         )
         .hint("name CPUs with --placement, such as --placement 0-3"));
     }
-    let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone(), memory: None };
+    let interrupts = requests::live_placement(&topology, KERNEL, &args.devices)?.interrupts;
+    let here = LivePlacement { name: "as found".into(), cpus: found.cpus.clone(), memory: None, interrupts };
     Ok(std::iter::once(here).chain(alternatives).collect())
 }
 
@@ -210,6 +226,19 @@ fn add_local_memory(topology: &Topology, placement: &mut LivePlacement) {
     if placement.memory.is_none() && !nodes.is_empty() {
         placement.memory = Some(LiveMemoryNodes { nodes, interleaved: false });
     }
+}
+
+/// Assigns the interrupts of these devices to the CPUs of a placement.
+fn add_local_interrupts(
+    topology: &Topology,
+    placement: &mut LivePlacement,
+    devices: &[String],
+) -> Result<(), CliError> {
+    if !devices.is_empty() {
+        let text = format!("irq:{}", placement.cpus);
+        placement.interrupts = requests::live_placement(topology, &text, devices)?.interrupts;
+    }
+    Ok(())
 }
 
 fn check_budget(text: &str, plan: &LivePlan) -> Result<(), CliError> {
@@ -235,31 +264,32 @@ fn guards(texts: &[String]) -> Result<Vec<GuardRule>, CliError> {
     texts.iter().map(parse).collect()
 }
 
-/// Reads a placement of CPUs and, if memory is moved, memory nodes.
+/// Reads a placement of CPUs, of interrupts of devices that are named and, if memory is moved, of memory nodes.
 fn placement(
     topology: &Topology,
     text: &str,
     found: &FoundMask,
-    moves_memory: bool,
+    args: &LiveTryArgs,
 ) -> Result<LivePlacement, CliError> {
-    let chosen = requests::live_placement(topology, text)?;
+    let chosen = requests::live_placement(topology, text, &args.devices)?;
     let error = |why: &str| CliError::usage(format!("--placement {text}: {why}"));
     let refuse = |why: &str| Err(error(why));
     let memory = apply::memory_nodes(topology, &chosen, &chosen.cpus()).map_err(error)?;
-    let cpus = if memory.is_some() && chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
-    let has_others = !chosen.interrupts.is_empty() || chosen.files.is_some() || chosen.budget.is_some();
+    let has_interrupts = interrupt_cpus(&chosen.interrupts).is_some();
+    let has_others = memory.is_some() || has_interrupts;
+    let cpus = if has_others && chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
     match () {
-        () if has_others || chosen.copies_text => refuse("only CPUs and memory can be changed while a service runs"),
-        () if memory.is_some() && !moves_memory => Err(error("it names memory nodes").hint(
+        () if apply::is_fixed(&chosen) => refuse(apply::FIXED),
+        () if memory.is_some() && !args.move_memory => Err(error("it names memory nodes").hint(
             "to move the memory of the service in the experiment, add --move-memory; to compare only CPUs, name them",
         )),
         () if cpus.is_empty() => refuse("it names no CPUs"),
-        () if cpus == found.cpus && memory.is_none() => refuse(ALREADY_PLACED),
+        () if cpus == found.cpus && !has_others => refuse(ALREADY_PLACED),
         () if !cpus.is_subset(&found.cpus) => {
             refuse(&format!("the service may only run on {}", found.cpus.described()))
         }
         () if found.others.contains_key(&cpus) => refuse(BOUND_BY_PROGRAM),
-        () => Ok(LivePlacement { name: text.into(), cpus, memory }),
+        () => Ok(LivePlacement { name: text.into(), cpus, memory, interrupts: chosen.interrupts }),
     }
 }
 
@@ -278,18 +308,30 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
         lines
             .push(format!("  move_pages: up to {bytes} of memory at the begin of each period, in a fifth of the time"));
     }
+    let mut interrupts: Vec<String> = setup.placements.iter().flat_map(moved_interrupts).collect();
+    interrupts.sort_unstable();
+    interrupts.dedup();
+    lines.extend(interrupts.into_iter().map(|interrupt| format!("  {interrupt}, at the begin of each period")));
     lines.push("placements, in random order:".into());
     let memory = |memory: &LiveMemoryNodes| {
         format!(", memory {} {}", if memory.interleaved { "interleaved over" } else { "on" }, memory.nodes.described())
     };
     let placement = |placement: &LivePlacement| {
         let memory = placement.memory.as_ref().map_or(String::new(), memory);
-        format!("  {}: {}{memory}", placement.name, placement.cpus.described())
+        let interrupts = interrupt_cpus(&placement.interrupts);
+        let interrupts = interrupts.map_or_else(String::new, |cpus| format!(", interrupts on {}", cpus.described()));
+        format!("  {}: {}{memory}{interrupts}", placement.name, placement.cpus.described())
     };
     lines.extend(setup.placements.iter().map(placement));
     lines.extend(guards.iter().map(|(rule, _)| format!("  as long as {}", rule.text)));
     lines.push(format!("for at most {}, then back to {}", request.budget, found.mask));
     lines.join("\n") + "\n"
+}
+
+/// Describes the files that place the interrupts of a placement.
+fn moved_interrupts(placement: &LivePlacement) -> impl Iterator<Item = String> {
+    let moved = placement.interrupts.iter().filter(|route| !route.cpus.is_empty());
+    moved.map(|route| format!("/proc/irq/{}/smp_affinity_list ({} of {})", route.number, route.name, route.device))
 }
 
 /// Returns the experiment with its result, and whether a signal ended it.
@@ -298,7 +340,8 @@ fn run_experiment(
     common: &GlobalArgs,
     subject: &Subject,
 ) -> Result<(LiveId, LiveTrial, bool), CliError> {
-    let request = GuardRequest { wait: args.wait, quiet: common.quiet, ..GuardRequest::default() };
+    let (ban_irqbalance, wait, quiet) = (args.ban_irqbalance, args.wait, common.quiet);
+    let request = GuardRequest { ban_irqbalance, wait, quiet, ..GuardRequest::default() };
     // Declared first, so that it ends after the settings are restored.
     let restorer = RestoreGuard::start()?;
     let (guard, experiment) = RunGuard::acquire(&request, false, || plan(args, subject, common))?;
@@ -311,11 +354,12 @@ fn run_experiment(
     let masks: Vec<Mask> = cpus.iter().filter(|cpus| **cpus != found.cpus).cloned().map(Mask::Only).collect();
     guard.journal_affinities(&threads, &masks)?;
     let LiveRecord { request, setup, .. } = &stored.record;
+    let interrupts = LiveInterrupts::new(guard.live_routes(&setup.placements)?, &setup.placements);
     let memory = request.moves_memory.then(|| live_memory(subject, &threads, &found, setup)).transpose()?;
     machine::priority::raise_priority();
     // After the priority was raised, which their threads inherit: a guard must act in time.
     let guards = guards.into_iter().map(|(rule, meter)| GuardWatch::start(rule, meter)).collect();
-    let mut service = PlacedService::new(threads, &found, &cpus, meter, guards, guard.stop.clone());
+    let mut service = PlacedService::new(threads, &found, &cpus, meter, guards, interrupts, guard.stop.clone());
     if let Some(memory) = memory {
         service = service.with_memory(memory);
     }

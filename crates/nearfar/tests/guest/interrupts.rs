@@ -23,7 +23,7 @@ static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
         )
     };
     let devices: Vec<String> = disks.iter().enumerate().map(device).collect();
-    let job = concat!(include_str!("interrupts.sh"), include_str!("irqbalance.sh"));
+    let job = concat!(include_str!("interrupts.sh"), include_str!("live_interrupts.sh"), include_str!("irqbalance.sh"));
     // Debian's cloud kernel lacks USB drivers.
     boot(&Boot { flags: &["--kernel", "full", "--qemu", &devices.join(" ")], job, store: None })
 });
@@ -117,7 +117,7 @@ fn interrupts_of_two_concurrently_loaded_disks_are_placed() {
 #[test]
 fn interrupts_moved_during_a_trial_make_it_invalid() {
     let Some(job) = job_output("interrupts_moved_during_a_trial_make_it_invalid") else { return };
-    assert_invalid(&job.trials("move")[0], "was moved from CPUs 1 to 7 by another program during the trial");
+    assert_invalid(&job.trials("move")[0], "was moved from CPUs 1 to 7 by another program meanwhile");
     assert_invalid(&job.trials("away")[0], "times on CPUs 7, requested 1");
     // The next attempts are undisturbed.
     for name in ["move", "away"] {
@@ -174,6 +174,44 @@ fn interrupts_experiment_completes() {
         assert!(seen(trial).iter().all(|one| one["affinity_at_end"] == "4-7"), "{trial:#}");
     }
     assert_eq!(job.text("restored"), job.text("end"));
+}
+
+#[test]
+fn experiment_on_a_service_places_and_counts_interrupts() {
+    let Some(job) = job_output("experiment_on_a_service_places_and_counts_interrupts") else { return };
+    let dry = job.text("live-dry");
+    assert!(dry.contains("/proc/irq/") && dry.contains("of sda), at the begin of each period"), "{dry}");
+    assert!(dry.contains("node:1: CPUs 4-7, interrupts on CPUs 4-7"), "{dry}");
+    for step in ["live-there", "live-away", "live-again", "live-moved", "live-last", "live-left", "live-guard"] {
+        assert_eq!(job.step(step).status, 0, "{step}: {:?}", job.text("live-shown"));
+    }
+    let shown = job.json("live-shown", &[0]);
+    let periods = shown["periods"].as_array().expect("periods");
+    for arm in [0, 1] {
+        let period = periods.iter().find(|period| period["arm"] == arm).expect("a period of each placement");
+        assert!(period["unproven"].is_null(), "{period:#}");
+        let count = |name: &str| period["interrupts"][name].as_u64().expect("a count");
+        assert!(count("arrived") > 10, "{period:#}");
+        let lines = shown["placements"][0]["interrupts"].as_array().map_or(0, Vec::len) as u64;
+        assert!(count("elsewhere") <= 2 * lines, "{period:#}");
+    }
+    let unproven = periods.iter().filter_map(|period| period["unproven"].as_str()).collect::<Vec<_>>().join("; ");
+    assert!(unproven.contains("was moved from CPUs 4 to 7 by another program meanwhile"), "{unproven}");
+    assert_eq!(job.text("live-restored"), job.text("restored"), "by the experiment");
+}
+
+#[test]
+fn applied_placement_keeps_interrupts_until_it_is_undone() {
+    let Some(job) = job_output("applied_placement_keeps_interrupts_until_it_is_undone") else { return };
+    let applied = job.json("live-applied", &[0]);
+    assert_eq!((&applied["state"], &applied["cpus"]), (&json!("in-effect"), &json!("4-5")), "{applied:#}");
+    assert!(applied["interrupt_lines"][0].as_str().is_some_and(|line| line.starts_with("echo 6 > /proc/irq/")));
+    assert_eq!(job.step("live-on-6").status, 0);
+    assert_eq!(job.json("live-watched", &[0])["applied"][0]["state"], "in-effect");
+    assert_eq!(job.step("live-lost").status, 1);
+    assert!(job.text("live-lost").contains("of sda) may arrive on other CPUs"), "{}", job.text("live-lost"));
+    assert_eq!(job.json("live-undone", &[0])["undone"][0]["is_settled"], true);
+    assert_eq!(job.text("live-back"), job.text("restored"));
 }
 
 #[test]

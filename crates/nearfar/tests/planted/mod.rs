@@ -18,6 +18,7 @@ pub fn record() -> LiveRecord {
         name: name.into(),
         cpus: CpuSet::parse_list(cpus).expect("a list"),
         memory: None,
+        interrupts: Vec::new(),
     };
     let request = LiveRequest {
         options: vec!["--unit".into(), "redis".into()],
@@ -27,6 +28,7 @@ pub fn record() -> LiveRecord {
         budget: Nanos(900_000_000_000),
         seed: 1,
         moves_memory: false,
+        devices: Vec::new(),
     };
     let setup = LiveSetup {
         subject: "unit redis".into(),

@@ -24,6 +24,7 @@ pub fn record(pid: u32) -> LiveRecord {
         name: name.into(),
         cpus: CpuSet::parse_list(cpus).expect("a list"),
         memory: None,
+        interrupts: Vec::new(),
     };
     let request = LiveRequest {
         options: vec!["--unit".into(), "redis".into()],
@@ -33,6 +34,7 @@ pub fn record(pid: u32) -> LiveRecord {
         budget: Nanos(900_000_000_000),
         seed: 1,
         moves_memory: false,
+        devices: Vec::new(),
     };
     let setup = LiveSetup {
         subject: "unit redis".into(),

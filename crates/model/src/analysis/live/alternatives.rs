@@ -25,7 +25,7 @@ pub fn alternatives(topology: &Topology, found: &CpuSet, busy: f64) -> Vec<LiveP
     for (name, cpus) in nodes.iter().cloned().chain(nodes.iter().filter_map(of_node)) {
         let is_new = cpus != *found && chosen.iter().all(|other| other.cpus != cpus);
         if is_new && cpus.len() as f64 >= busy && chosen.len() < ALTERNATIVES_MAX {
-            chosen.push(LivePlacement { name, cpus, memory: None });
+            chosen.push(LivePlacement { name, cpus, memory: None, interrupts: Vec::new() });
         }
     }
     chosen

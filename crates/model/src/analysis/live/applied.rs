@@ -1,10 +1,14 @@
 //! A placement that was applied to a running service: what was applied, and whether it is still in effect. Must not depend
 //! on how a service is observed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::residency::NodeBytes;
+use crate::placements::placement::interrupt_lines;
 use crate::values::id_set::{CpuSet, NodeSet};
+use crate::values::placement::Route;
 use crate::values::shell::quote_argv;
 use crate::values::undo::{Restored, ServiceProcesses};
 use crate::values::units::Bytes;
@@ -27,6 +31,9 @@ pub struct AppliedPlacement {
     pub pinned: Vec<CpuSet>,
     /// `None` if the placement names no memory.
     pub memory: Option<AppliedMemory>,
+    /// Interrupts that it places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Route>,
     /// Whether it is that of an experiment, which moves the memory only for a time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_experiment: bool,
@@ -47,6 +54,8 @@ pub enum AppliedState {
     InEffect,
     /// Threads may run on other CPUs, for example because the service was restarted.
     ThreadsLost,
+    /// Interrupts may be handled by other CPUs, for example because irqbalance has moved them.
+    InterruptsLost,
     /// Memory is on other nodes.
     MemoryLost,
     /// The service has no processes.
@@ -62,6 +71,9 @@ pub struct AppliedFinding {
     pub threads: usize,
     /// Threads that may run on other CPUs.
     pub threads_elsewhere: usize,
+    /// Interrupts of the placement that have another affinity, or that no longer exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupts_elsewhere: Vec<Route>,
     /// Percentage of the memory on the nodes of the placement; `None` if it names none, or if it cannot be inspected.
     pub memory_percent: Option<f64>,
 }
@@ -69,12 +81,32 @@ pub struct AppliedFinding {
 impl AppliedPlacement {
     /// Returns the command that applies it again.
     pub fn apply_command(&self) -> String {
-        let words = ["nearfar", "live", "apply"].map(str::to_owned).into_iter().chain(self.options.clone());
-        quote_argv(&words.chain(["--placement".into(), self.placement.clone()]).collect::<Vec<_>>())
+        let mut words = ["nearfar", "live", "apply"].map(str::to_owned).to_vec();
+        words.extend(self.options.clone());
+        words.extend(self.devices().into_iter().flat_map(|device| ["--device".into(), device.to_owned()]));
+        words.extend(["--placement".into(), self.placement.clone()]);
+        quote_argv(&words)
     }
 
-    /// Judges the affinity of each thread, and the memory by node if it could be inspected.
-    pub fn judge(self, masks: &[CpuSet], memory: Option<&NodeBytes>) -> AppliedFinding {
+    /// Returns shell commands that place its interrupts.
+    pub fn interrupt_lines(&self) -> Vec<String> {
+        interrupt_lines(&self.interrupts).iter().flat_map(|lines| lines.lines()).map(str::to_owned).collect()
+    }
+
+    /// Returns the devices whose interrupts it places.
+    pub fn devices(&self) -> BTreeSet<&str> {
+        self.interrupts.iter().map(|route| route.device.as_str()).collect()
+    }
+
+    /// Judges the affinity of each thread, that of each interrupt by number, and the memory by node if it could be inspected.
+    pub fn judge(
+        self,
+        masks: &[CpuSet],
+        interrupts: &BTreeMap<u32, CpuSet>,
+        memory: Option<&NodeBytes>,
+    ) -> AppliedFinding {
+        let is_misrouted = |route: &&Route| interrupts.get(&route.number) != Some(&route.cpus);
+        let interrupts_elsewhere: Vec<Route> = self.interrupts.iter().filter(is_misrouted).cloned().collect();
         let is_elsewhere = |mask: &&CpuSet| !mask.is_subset(&self.cpus) && !self.pinned.contains(mask);
         let threads_elsewhere = masks.iter().filter(is_elsewhere).count();
         let memory_percent = self.memory.as_ref().zip(memory).and_then(|(applied, now)| now.percent_on(&applied.nodes));
@@ -84,10 +116,18 @@ impl AppliedPlacement {
         let state = match () {
             () if masks.is_empty() => AppliedState::Ended,
             () if threads_elsewhere > 0 => AppliedState::ThreadsLost,
+            () if !interrupts_elsewhere.is_empty() => AppliedState::InterruptsLost,
             () if self.memory.as_ref().is_some_and(is_lost) => AppliedState::MemoryLost,
             () => AppliedState::InEffect,
         };
-        AppliedFinding { placement: self, state, threads: masks.len(), threads_elsewhere, memory_percent }
+        AppliedFinding {
+            placement: self,
+            state,
+            threads: masks.len(),
+            threads_elsewhere,
+            interrupts_elsewhere,
+            memory_percent,
+        }
     }
 }
 
@@ -102,6 +142,9 @@ pub struct AppliedChange {
     pub numa_balancing: bool,
     /// Lines that make it permanent, if there are any.
     pub permanent: Vec<String>,
+    /// Commands that place its interrupts again after a reboot.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub interrupt_lines: Vec<String>,
 }
 
 /// Memory that was moved between nodes.
@@ -155,8 +198,6 @@ pub fn permanent_lines(options: &[String], cpus: &CpuSet, nodes: Option<&NodeSet
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::values::id_set::NodeId;
     use crate::values::units::Bytes;
@@ -175,6 +216,7 @@ mod tests {
             cpus: cpus("4-7"),
             pinned: vec![cpus("0")],
             memory: Some(memory),
+            interrupts: Vec::new(),
             is_experiment: false,
         }
     }
@@ -187,15 +229,31 @@ mod tests {
     #[test]
     fn state_depends_on_threads_and_memory() {
         let (here, pinned, all) = (cpus("4-7"), cpus("0"), cpus("0-7"));
-        let state =
-            |masks: &[CpuSet], memory: Option<[u64; 2]>| applied().judge(masks, memory.map(on_nodes).as_ref()).state;
+        let none = BTreeMap::new();
+        let state = |masks: &[CpuSet], memory: Option<[u64; 2]>| {
+            applied().judge(masks, &none, memory.map(on_nodes).as_ref()).state
+        };
         assert_eq!(state(&[here.clone(), pinned.clone()], Some([10, 90])), AppliedState::InEffect);
         assert_eq!(state(&[here.clone(), cpus("5")], None), AppliedState::InEffect, "bound by the program since");
         assert_eq!(state(&[here.clone(), all], Some([0, 100])), AppliedState::ThreadsLost);
         assert_eq!(state(std::slice::from_ref(&here), Some([13, 87])), AppliedState::MemoryLost);
         assert_eq!(state(&[], None), AppliedState::Ended);
-        let unbound = AppliedPlacement { memory: None, ..applied() }.judge(&[here], Some(&on_nodes([100, 0])));
+        let unbound = AppliedPlacement { memory: None, ..applied() }.judge(&[here], &none, Some(&on_nodes([100, 0])));
         assert_eq!((unbound.state, unbound.memory_percent), (AppliedState::InEffect, None));
+    }
+
+    #[test]
+    fn interrupts_elsewhere_are_lost() {
+        let route = |number| Route { device: "eth0".into(), number, name: "rx".into(), cpus: cpus("6") };
+        let state = |found: [(u32, &str); 2]| {
+            let applied = AppliedPlacement { interrupts: vec![route(38), route(39)], memory: None, ..applied() };
+            let found = found.map(|(number, list)| (number, cpus(list))).into();
+            let finding = applied.judge(&[cpus("4-7")], &found, None);
+            (finding.state, finding.interrupts_elsewhere.iter().map(|route| route.number).collect::<Vec<_>>())
+        };
+        assert_eq!(state([(38, "6"), (39, "6")]), (AppliedState::InEffect, vec![]));
+        assert_eq!(state([(38, "6"), (39, "0-7")]), (AppliedState::InterruptsLost, vec![39]));
+        assert_eq!(state([(38, "6"), (40, "6")]), (AppliedState::InterruptsLost, vec![39]), "it no longer exists");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod alternatives;
 mod applied;
 mod cpu_use;
 mod findings;
+mod interrupts;
 mod java;
 mod plan;
 mod record;
@@ -27,6 +28,7 @@ pub use applied::{
 };
 pub use cpu_use::{CpuTotals, CpuUse, PlacementChange};
 pub use findings::AuditFinding;
+pub use interrupts::{InterruptUse, interrupt_cpus, misrouted};
 pub use java::JavaProcess;
 pub use plan::{LivePlan, WASH_OUT_STEP};
 pub use record::{LiveEnd, LiveId, LiveRecord, LiveRequest, LiveSetup, LiveSummary, ServiceIdentity};

@@ -33,6 +33,9 @@ pub struct LiveRequest {
     /// Whether the memory of the service is moved, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves_memory: bool,
+    /// Devices whose interrupts are counted, and moved by placements that name CPUs for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
 }
 
 /// A process, distinguished from all others of a machine.

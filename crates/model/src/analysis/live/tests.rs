@@ -169,7 +169,12 @@ fn alternatives_are_nodes_and_caches_with_enough_cpus() {
 
 #[test]
 fn placements_are_written_as_for_numactl() {
-    let with = |memory| LivePlacement { name: "node:1".into(), cpus: CpuSet::parse_list("4-7").unwrap(), memory };
+    let with = |memory| LivePlacement {
+        name: "node:1".into(),
+        cpus: CpuSet::parse_list("4-7").unwrap(),
+        memory,
+        interrupts: Vec::new(),
+    };
     let nodes =
         |list: &str, interleaved| Some(LiveMemoryNodes { nodes: NodeSet::parse_list(list).unwrap(), interleaved });
     assert_eq!(with(None).numactl(), "4-7");

@@ -1,13 +1,16 @@
 //! The result of an experiment on a running service. Must not depend on how the periods were run.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::{CpuUse, LiveRecord, LiveState, LiveStep, PlacementChange};
+use super::{CpuUse, InterruptUse, LiveRecord, LiveState, LiveStep, PlacementChange, interrupt_cpus};
 use crate::stats::statistics::median;
 use crate::stats::switchback::{
     ArmId, CarryOver, Change, Dropped, Halves, NoClaim, Outcome, PeriodResult, Phase, SwitchSample, Switchback,
 };
 use crate::values::id_set::{CpuSet, NodeSet};
+use crate::values::placement::Route;
 use crate::values::units::{Bytes, Nanos};
 use crate::values::workload::Better;
 
@@ -20,6 +23,9 @@ pub struct LivePlacement {
     /// Where its memory is moved to; `None` if memory stays, and for the placement that was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<LiveMemoryNodes>,
+    /// Interrupts of the named devices. Those without CPUs stay as they were found.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<Route>,
 }
 
 /// The memory nodes of a placement.
@@ -31,13 +37,25 @@ pub struct LiveMemoryNodes {
 }
 
 impl LivePlacement {
-    /// Returns the CPUs and memory nodes in the notation of numactl, or only the CPUs.
+    /// Returns the CPUs, memory nodes and CPUs of interrupts in the notation of numactl, or only the CPUs.
     pub fn numactl(&self) -> String {
-        match &self.memory {
-            None => self.cpus.to_string(),
-            Some(LiveMemoryNodes { nodes, interleaved: true }) => format!("-C {} -i {nodes}", self.cpus),
-            Some(LiveMemoryNodes { nodes, interleaved: false }) => format!("-C {} -m {nodes}", self.cpus),
+        let memory = match &self.memory {
+            None => String::new(),
+            Some(LiveMemoryNodes { nodes, interleaved: true }) => format!(" -i {nodes}"),
+            Some(LiveMemoryNodes { nodes, interleaved: false }) => format!(" -m {nodes}"),
+        };
+        match (interrupt_cpus(&self.interrupts), memory.as_str()) {
+            (None, "") => self.cpus.to_string(),
+            (None, memory) => format!("-C {}{memory}", self.cpus),
+            (Some(_), memory) => format!("-C {}{memory} irq:{}", self.cpus, self.interrupt_rule()),
         }
+    }
+
+    /// Returns the `irq:` rule that gives the interrupts their CPUs: a list, unless they have different ones.
+    fn interrupt_rule(&self) -> String {
+        let first = self.interrupts.first().map(|route| &route.cpus);
+        let is_same = self.interrupts.iter().all(|route| Some(&route.cpus) == first);
+        first.filter(|_| is_same).map_or_else(|| "spread".into(), ToString::to_string)
     }
 }
 
@@ -76,6 +94,9 @@ pub struct LiveEvidence {
     /// Use of CPUs after the wash-out, or in the whole period while the wash-out is measured; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_use: Option<CpuUse>,
+    /// Interrupts of the named devices since the change of the placement; `None` if no device was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<InterruptUse>,
     /// The guard that ended the period.
     pub violation: Option<GuardViolation>,
 }
@@ -229,6 +250,23 @@ impl LiveTrial {
         let proven = shown.filter(|period| period.arm == arm && period.rate.is_some());
         let uses: Vec<CpuUse> = proven.filter_map(|period| period.evidence.cpu_use).collect();
         Some((CpuUse::mean(&uses)?, self.placement(arm)?.cpus.len()))
+    }
+
+    /// Returns the interrupts of the named devices per second under an arm, over all its periods; `None` if no device was
+    /// named.
+    pub fn interrupt_rate(&self, arm: ArmId) -> Option<f64> {
+        let periods = self.periods.iter().filter(|period| period.arm == arm);
+        let of_period = |period: &LivePeriod| Some((period.evidence.interrupts?.arrived as f64, period.length_s));
+        let (arrived, seconds) = periods
+            .filter_map(of_period)
+            .reduce(|(arrived, seconds), (more, longer)| (arrived + more, seconds + longer))?;
+        (seconds > 0.0).then_some(arrived / seconds)
+    }
+
+    /// Returns the devices whose interrupts were observed.
+    pub fn devices(&self) -> BTreeSet<&str> {
+        let interrupts = self.placements.iter().flat_map(|placement| &placement.interrupts);
+        interrupts.map(|route| route.device.as_str()).collect()
     }
 
     /// Returns the largest size of memory that was moved at once, and the mean time that this took in seconds; `None` if none

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::values::id_set::{CpuId, CpuSet, Id, IdSet, NodeSet};
-use crate::values::placement::{MemoryPolicy, Placement};
+use crate::values::placement::{MemoryPolicy, Placement, Route};
 use crate::values::shell::quote_arg;
 use crate::values::topology::{ObjectKind, Topology};
 
@@ -73,7 +73,7 @@ pub(crate) fn lines_with_files(
         copies_text: placement.copies_text,
         command: &command,
     };
-    let interrupts = interrupts(placement);
+    let interrupts = interrupt_lines(&placement.interrupts);
     let files = files_of_placement(placement, topology);
     let expand = placement.budget.map(|budget| {
         let engine = if budget.steered { "" } else { " --engine kernel" };
@@ -126,9 +126,10 @@ pub(crate) fn file_line(nodes: &NodeSet, files: &str) -> String {
     }
 }
 
-/// irqbalance moves interrupts again within seconds, so it must be configured to ignore them.
-fn interrupts(placement: &Placement) -> Option<String> {
-    let moved: Vec<_> = placement.interrupts.iter().filter(|route| !route.cpus.is_empty()).collect();
+/// Returns shell commands, to be run as root, that place interrupts; `None` if there are none. irqbalance moves interrupts
+/// again within seconds, so it must be configured to ignore them.
+pub(crate) fn interrupt_lines(interrupts: &[Route]) -> Option<String> {
+    let moved: Vec<_> = interrupts.iter().filter(|route| !route.cpus.is_empty()).collect();
     if moved.is_empty() {
         return None;
     }

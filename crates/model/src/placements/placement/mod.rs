@@ -21,7 +21,7 @@ mod text;
 use std::borrow::Cow;
 
 pub use command_lines::{CommandLines, lines};
-pub(crate) use command_lines::{file_line, lines_with_files};
+pub(crate) use command_lines::{file_line, interrupt_lines, lines_with_files};
 pub use explicit::parse_explicit;
 pub use files::cached_nodes;
 pub(crate) use files::with_files;

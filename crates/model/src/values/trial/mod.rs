@@ -10,7 +10,7 @@ pub use evidence::{
     CompressedTraffic, DeviceInterrupt, DramBudgetUse, Evidence, FILE_BYTES_MIN, FILE_PAGES_MIN, FarMemory, FileKind,
     FilePages, PageCacheStart, REMOTE_SHARE_MIN, TextCopy, ThreadBinding,
 };
-pub use verdict::{Grade, Verdict, judge};
+pub use verdict::{Grade, Verdict, judge, misrouted_interrupts};
 
 use std::fmt;
 

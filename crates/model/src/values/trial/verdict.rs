@@ -6,6 +6,8 @@ mod lost_time;
 mod pages;
 mod routes;
 
+pub use routes::misrouted_interrupts;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, Trial, TrialStatus};
@@ -68,7 +70,7 @@ pub fn judge(trial: &Trial, status: &TrialStatus, evidence: &Evidence) -> Verdic
         if evidence.second.is_none() && !trial.placement.server_cpus.is_empty() {
             invalid.push(format!("no server was observed; one was requested on CPUs {}", trial.placement.server_cpus));
         }
-        invalid.extend(routes::unverified(&trial.placement.interrupts, evidence));
+        invalid.extend(misrouted_interrupts(&trial.placement.interrupts, &evidence.device_interrupts));
         invalid.extend(budget::violations(trial, evidence));
     }
     let mut suspect: Vec<String> = commands.iter().flat_map(disturbances).collect();

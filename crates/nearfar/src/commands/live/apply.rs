@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use machine::service_threads::FoundMask;
 use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, LiveMemoryNodes};
 use model::values::id_set::{CpuSet, NodeSet};
-use model::values::placement::{MemoryPolicy, Placement};
+use model::values::placement::{MemoryPolicy, Placement, Route};
 use model::values::topology::Topology;
 use model::values::units::{Bytes, Nanos};
 
@@ -66,17 +66,21 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
     let threads = subject.threads()?;
     let found = threads.found().ok_or_else(|| CliError::failure(format!("{} has ended", subject.name)))?;
     let topology = read_topology(None)?;
-    let chosen = requests::live_placement(&topology, &args.placement)?;
+    let chosen = requests::live_placement(&topology, &args.placement, &args.devices)?;
     let refuse = |why: &str| CliError::usage(format!("--placement {}: {why}", args.placement));
-    if !chosen.interrupts.is_empty() || chosen.files.is_some() || chosen.copies_text || chosen.budget.is_some() {
-        return Err(refuse("only CPUs and memory can be changed while a service runs"));
+    if is_fixed(&chosen) {
+        return Err(refuse(FIXED));
+    }
+    let interrupts: Vec<Route> = chosen.interrupts.iter().filter(|route| !route.cpus.is_empty()).cloned().collect();
+    if interrupts.is_empty() && !args.devices.is_empty() {
+        return Err(refuse("it does not place the interrupts of the device").hint("add irq:LIST, such as 0-3+irq:4"));
     }
     let cpus = if chosen.cpus().is_empty() { found.cpus.clone() } else { chosen.cpus() };
     if found.others.contains_key(&cpus) {
         return Err(refuse(BOUND_BY_PROGRAM));
     }
     let memory = memory_nodes(&topology, &chosen, &cpus).map_err(refuse)?;
-    if memory.is_none() && is_everywhere(&chosen, &found) {
+    if memory.is_none() && interrupts.is_empty() && is_everywhere(&chosen, &found) {
         return Err(refuse(ALREADY_PLACED));
     }
     let destination = memory.as_ref().map(destination);
@@ -88,14 +92,23 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
         cpus,
         pinned: found.others.keys().cloned().collect(),
         memory: memory.map(|memory| AppliedMemory { nodes: memory.nodes, percent: 0.0 }),
+        interrupts,
         is_experiment: false,
     };
-    Ok(ApplyRequest { placement, threads, found, destination })
+    Ok(ApplyRequest { placement, threads, found, destination, ban_irqbalance: args.ban_irqbalance })
 }
 
 fn is_everywhere(chosen: &Placement, found: &FoundMask) -> bool {
     let cpus = chosen.cpus();
     cpus.is_empty() || cpus == found.cpus
+}
+
+/// Why a placement is refused that [`is_fixed`].
+pub(super) const FIXED: &str = "only CPUs, memory and interrupts can be changed while a service runs";
+
+/// Returns whether a placement has parts that must be chosen when a program is started.
+pub(super) fn is_fixed(chosen: &Placement) -> bool {
+    chosen.files.is_some() || chosen.copies_text || chosen.budget.is_some()
 }
 
 /// Returns the memory nodes of a placement; `None` if it names no memory.
@@ -127,6 +140,11 @@ fn dry_run(subject: &Subject, request: &ApplyRequest) -> Result<String, CliError
             changed.map(|((pid, tid), _)| format!("  sched_setaffinity({tid}, {}), process {pid}", placement.cpus)),
         );
     }
+    let interrupt = |route: &Route| {
+        let Route { device, number, name, cpus } = route;
+        format!("  echo {cpus} >/proc/irq/{number}/smp_affinity_list ({name} of {device})")
+    };
+    lines.extend(placement.interrupts.iter().map(interrupt));
     if let Some(memory) = &placement.memory {
         let found = subject.inspect()?;
         let percent = found.total.percent_on(&memory.nodes).unwrap_or_default();
@@ -188,7 +206,10 @@ pub fn watch(args: &LiveWatchArgs) -> CommandResult {
         }
         if args.once {
             let is_lost = |finding: &AppliedFinding| {
-                matches!(finding.state, AppliedState::ThreadsLost | AppliedState::MemoryLost)
+                matches!(
+                    finding.state,
+                    AppliedState::ThreadsLost | AppliedState::InterruptsLost | AppliedState::MemoryLost
+                )
             };
             return Ok(if found.iter().any(is_lost) { CliStatus::Failure.into() } else { ExitCode::SUCCESS });
         }

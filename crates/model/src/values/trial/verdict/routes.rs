@@ -2,22 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::Evidence;
 use crate::values::id_set::CpuSet;
 use crate::values::placement::Route;
-use crate::values::trial::DeviceInterrupt;
+use crate::values::trial::{DeviceInterrupt, Evidence};
 
 /// A new affinity takes effect after the next interrupt, which still arrives on the old CPU; one more may be pending
 /// there.
 const LATE_MAX: u64 = 2;
 
 /// Returns a reason for each routed interrupt that did not arrive on its CPUs.
-pub(super) fn unverified(routes: &[Route], evidence: &Evidence) -> Vec<String> {
+pub fn misrouted_interrupts(routes: &[Route], observed: &[DeviceInterrupt]) -> Vec<String> {
     let routed = routes.iter().filter(|route| !route.cpus.is_empty());
     routed
         .filter_map(|route| {
             let interrupt = format!("interrupt {} ({}) of {}", route.number, route.name, route.device);
-            match evidence.device_interrupts.iter().find(|seen| seen.number == route.number) {
+            match observed.iter().find(|seen| seen.number == route.number) {
                 None => Some(format!("{interrupt} was requested on CPUs {} and not observed", route.cpus)),
                 Some(seen) => misrouted(&route.cpus, seen).map(|reason| format!("{interrupt} {reason}")),
             }
@@ -31,7 +30,7 @@ fn misrouted(requested: &CpuSet, seen: &DeviceInterrupt) -> Option<String> {
     }
     if seen.affinity_at_end != *requested {
         return Some(format!(
-            "was moved from CPUs {requested} to {} by another program during the trial",
+            "was moved from CPUs {requested} to {} by another program meanwhile",
             seen.affinity_at_end
         ));
     }
@@ -92,15 +91,15 @@ mod tests {
             (vec![seen(7, "1", "1", &[(0, 2), (1, 100)])], ""),
             (vec![seen(7, "1", "1", &[(0, 2), (2, 1), (1, 100)])], "arrived 3 times on CPUs 0,2, requested 1"),
             (vec![seen(7, "0-1", "0-1", &[(1, 100)])], "was requested on CPUs 1, but the kernel uses 0-1"),
-            (vec![seen(7, "1", "0", &[(1, 100)])], "was moved from CPUs 1 to 0 by another program during the trial"),
+            (vec![seen(7, "1", "0", &[(1, 100)])], "was moved from CPUs 1 to 0 by another program meanwhile"),
             (vec![], "was requested on CPUs 1 and not observed"),
         ];
         for (seen, why) in cases {
-            let reasons = unverified(&[route(7, "1")], &evidence(&seen));
+            let reasons = misrouted_interrupts(&[route(7, "1")], &seen);
             assert_eq!(reasons.is_empty(), why.is_empty(), "{seen:?}: {reasons:?}");
             assert!(reasons.iter().all(|reason| reason.ends_with(why)), "{reasons:?}");
         }
-        assert_eq!(unverified(&[route(7, "")], &evidence(&[])), [""; 0], "unrouted interrupts are not checked");
+        assert_eq!(misrouted_interrupts(&[route(7, "")], &[]), [""; 0], "unrouted interrupts are not checked");
     }
 
     #[test]
