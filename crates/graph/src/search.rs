@@ -21,11 +21,11 @@ use crate::bottom_up::{CHUNK_WORDS, Unmatched, pull, scan};
 use crate::direction::{Frontier, Tuning};
 use crate::error::{Error, TeamStopped};
 use crate::lanes::{Isa, WIDTH};
-use crate::layout::Layout;
+use crate::layout::{Layout, NO_LABEL};
 use crate::level::{LevelCount, LevelState};
 use crate::nodes::{Nodes, Shares};
 use crate::tail_io::{IoCounts, PendingReads, ReadChunk, ReadFailure, TailReader};
-use crate::team::{Chunks, TeamWorker};
+use crate::team::TeamWorker;
 use crate::top_down::{Visitor, expand, push};
 use output::Output;
 
@@ -95,7 +95,7 @@ pub struct Search<'l> {
     edges: AtomicU64,
     /// Number of threads whose reads of the previous level are in flight.
     waiting: AtomicUsize,
-    blocks: Chunks,
+    blocks: Shares,
     found: Vec<Mutex<ThreadLevel>>,
     /// Each thread's reader of tail lists outside DRAM.
     reads: Vec<Mutex<Option<PendingReads>>>,
@@ -112,7 +112,17 @@ impl<'l> Search<'l> {
         let (threads, borders) = (nodes.threads(), layout.borders(&nodes));
         let copies = if nodes.count() > 1 { nodes.count() } else { 0 };
         let far = layout.far_words();
-        let shares = |ranges: &[Range<usize>]| Shares::new(&borders, ranges, CHUNK_WORDS);
+        // Ranks of equal degree ascend with their labels, so that most ranks of a chunk have labels near that of the first
+        // one. The thread that searches their parents is therefore the one that writes them to the result.
+        let vertices = layout.spec().vertices() as usize;
+        let owner = |word: usize, threads: usize| {
+            let label =
+                layout.label.get(64 * word).filter(|label| **label != NO_LABEL).map_or(0, |label| *label as usize);
+            label * threads / vertices
+        };
+        let shares = |ranges: &[Range<usize>]| Shares::new(&nodes, &borders, ranges, CHUNK_WORDS, owner);
+        let blocks = layout.classes.blocks;
+        let block_owner = |block: usize, threads: usize| block * threads / blocks;
         Ok(Self {
             layout,
             isa: if isa.is_here() { isa } else { Isa::Plain },
@@ -132,7 +142,7 @@ impl<'l> Search<'l> {
             next_far: AtomicUsize::new(0),
             edges: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            blocks: Chunks::new(layout.classes.blocks, 1),
+            blocks: Shares::new(&Nodes::one(threads), &[0, blocks], std::slice::from_ref(&(0..blocks)), 1, block_owner),
             found: (0..threads).map(|_| Mutex::new(ThreadLevel::default())).collect(),
             reads: (0..threads).map(|_| Mutex::new(None)).collect(),
             sorted: RwLock::new(Vec::with_capacity(if layout.has_far() { ranks } else { 0 })),
@@ -396,19 +406,18 @@ impl<'l> Search<'l> {
         }
         let mut level = ThreadLevel::default();
         let mut reads = self.reads(worker);
-        let node = self.nodes.of(worker.index);
         if standing.late {
             clear(&ground.next[own]);
             worker.barrier()?;
             let near = self.near(worker, ground)?;
             self.meanwhile(&mut reads, || {
-                let words = self.early_chunks.take(node);
+                let words = self.early_chunks.take(worker.index);
                 words.map(|words| level.next.add(scan(self.isa, &near, words, &mut survivors[0], true).0)).is_some()
             });
             level.joined = self.join(worker, &ground, &mut reads)?;
         }
         let ground = self.near(worker, ground)?;
-        self.sweep(&ground, node, standing.late, survivors, &mut reads, &mut level.next);
+        self.sweep(&ground, worker.index, standing.late, survivors, &mut reads, &mut level.next);
         Ok(level)
     }
 
@@ -418,7 +427,7 @@ impl<'l> Search<'l> {
     fn sweep(
         &self,
         ground: &LevelState<'_>,
-        node: usize,
+        thread: usize,
         keep: bool,
         [far, near]: &mut [Unmatched; 2],
         reads: &mut Option<PendingReads>,
@@ -433,11 +442,11 @@ impl<'l> Search<'l> {
                 reads.poll(then)
             });
             let has_space = requested == left;
-            if has_space && let Some(words) = self.far_chunks.take(node) {
+            if has_space && let Some(words) = self.far_chunks.take(thread) {
                 let (some, more) = scan(self.isa, ground, words, far, keep);
                 found.add(some);
                 (left, requested) = (more, 0);
-            } else if let Some(words) = self.chunks.take(node) {
+            } else if let Some(words) = self.chunks.take(thread) {
                 found.add(scan(self.isa, ground, words, near, keep).0);
             } else if has_space || self.is_lost() {
                 break;
@@ -567,7 +576,7 @@ impl<'l> Search<'l> {
             }
         }
         worker.barrier()?;
-        while let Some(block) = self.blocks.take() {
+        while let Some(block) = self.blocks.take(worker.index) {
             self.output.write_block(self.layout, &self.parent, block.start);
         }
         worker.barrier()?;

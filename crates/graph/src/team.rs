@@ -60,30 +60,21 @@ pub(crate) fn collect<C: Team, T: Send>(
     taken.collect::<Option<Vec<T>>>().ok_or_else(|| Error::Stopped.into())
 }
 
-/// Hands out the numbers of a range in chunks, to any thread that asks.
+/// Hands out the numbers below `end` in chunks, to any thread that asks.
 pub(crate) struct Chunks {
     next: AtomicUsize,
-    range: Range<usize>,
+    end: usize,
     size: usize,
 }
 
 impl Chunks {
     pub(crate) fn new(end: usize, size: usize) -> Self {
-        Self::of(0..end, size)
-    }
-
-    pub(crate) fn of(range: Range<usize>, size: usize) -> Self {
-        Self { next: AtomicUsize::new(range.start), range, size }
+        Self { next: AtomicUsize::new(0), end, size }
     }
 
     pub(crate) fn take(&self) -> Option<Range<usize>> {
-        let (start, end) = (self.next.fetch_add(self.size, Ordering::Relaxed), self.range.end);
-        (start < end).then(|| start..(start + self.size).min(end))
-    }
-
-    /// Resets the queue. No thread may call `take` concurrently.
-    pub(crate) fn again(&self) {
-        self.next.store(self.range.start, Ordering::Relaxed);
+        let start = self.next.fetch_add(self.size, Ordering::Relaxed);
+        (start < self.end).then(|| start..(start + self.size).min(self.end))
     }
 }
 
@@ -208,7 +199,5 @@ mod tests {
         let pieces = Chunks::new(10, 4);
         let taken: Vec<_> = std::iter::from_fn(|| pieces.take()).collect();
         assert_eq!(taken, [0..4, 4..8, 8..10]);
-        pieces.again();
-        assert_eq!(pieces.take(), Some(0..4));
     }
 }
