@@ -441,7 +441,7 @@ fn guards_that_depend_on_the_rate_make_no_false_gains() {
     assert!(gains <= 5, "{gains}");
 }
 
-/// Moving the memory takes part of the budget, and periods are long enough for it to pay.
+/// Moves of memory use up part of the budget, so periods are as long as a move.
 #[test]
 fn slow_moves_have_long_periods_within_the_budget() {
     let budget = Duration::from_secs(3600);

@@ -56,7 +56,7 @@ impl Routes {
         routes: impl Iterator<Item = &'a Route>,
     ) -> Result<Self, ChangeError> {
         let mut requested: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-        for route in routes.filter(|route| !route.cpus.is_empty()) {
+        for route in routes.filter(|route| route.is_placed()) {
             let lists = requested.entry(route.number).or_default();
             let list = route.cpus.to_string();
             if !lists.contains(&list) {
@@ -75,7 +75,7 @@ impl Routes {
     /// original affinities.
     pub fn send(&self, routes: &[Route]) -> Result<(), RouteError> {
         for (number, original) in &self.original {
-            let route = routes.iter().find(|route| route.number == *number && !route.cpus.is_empty());
+            let route = routes.iter().find(|route| route.number == *number && route.is_placed());
             let list = route.map_or_else(|| original.clone(), |route| route.cpus.to_string());
             self.send_one(*number, &list)?;
         }

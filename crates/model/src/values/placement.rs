@@ -219,6 +219,16 @@ impl fmt::Display for FilePolicy {
 }
 
 impl Route {
+    /// Returns whether its affinity is set.
+    pub fn is_placed(&self) -> bool {
+        !self.cpus.is_empty()
+    }
+
+    /// `interrupt 38 (eth0-rx-0) of eth0`.
+    pub(crate) fn described(&self) -> String {
+        format!("interrupt {} ({}) of {}", self.number, self.name, self.device)
+    }
+
     /// Returns the part of a cell's key for this interrupt. It excludes the number, which may change at the next boot.
     pub(crate) fn key(&self) -> String {
         let Self { device, name, cpus, .. } = self;

@@ -86,18 +86,16 @@ impl LiveMemory {
     /// Where it is instead.
     pub fn verify(&self, arm: ArmId) -> Result<(), String> {
         let Ok(now) = inspect(&pids(&self.threads)) else { return Err("its memory could not be inspected".into()) };
-        match &self.nodes[arm.0 as usize] {
-            None => {
-                let elsewhere = now.total.moved_percent(&self.by_node).unwrap_or_default();
-                let why = || format!("{elsewhere:.0} % of its memory is not on the nodes where it was found");
-                if elsewhere > ELSEWHERE_MAX_PERCENT { Err(why()) } else { Ok(()) }
-            }
+        let (elsewhere, expected) = match &self.nodes[arm.0 as usize] {
+            None => (now.total.moved_percent(&self.by_node).unwrap_or_default(), "the nodes where it was found".into()),
             Some(LiveMemoryNodes { nodes, .. }) => {
-                let elsewhere = 100.0 - now.total.percent_on(nodes).unwrap_or(100.0);
-                let why = || format!("{elsewhere:.0} % of its memory is not on {}", nodes.described());
-                if elsewhere > ELSEWHERE_MAX_PERCENT { Err(why()) } else { Ok(()) }
+                (100.0 - now.total.percent_on(nodes).unwrap_or(100.0), nodes.described())
             }
+        };
+        if elsewhere > ELSEWHERE_MAX_PERCENT {
+            return Err(format!("{elsewhere:.0} % of its memory is not on {expected}"));
         }
+        Ok(())
     }
 
     /// Moves all memory back, and removes the record.

@@ -1,5 +1,5 @@
-//! A running service whose threads are bound to CPUs, and whose memory and interrupts are moved, for an experiment. Must not
-//! depend on how placements are compared.
+//! A running service in an experiment: binds its threads to CPUs, and moves its memory and interrupts. Must not depend on
+//! how placements are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

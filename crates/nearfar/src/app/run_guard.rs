@@ -144,7 +144,7 @@ impl RunGuard {
         routes: impl Iterator<Item = &'a Route>,
         hint: &str,
     ) -> Result<Option<Routes>, CliError> {
-        let moved: Vec<&Route> = routes.filter(|route| !route.cpus.is_empty()).collect();
+        let moved: Vec<&Route> = routes.filter(|route| route.is_placed()).collect();
         let Some(site) = self.site.as_ref().filter(|_| !moved.is_empty()) else { return Ok(None) };
         let mut changed = self.changes(site)?;
         exclude_from_irqbalance(&mut changed, &moved, self.ban_irqbalance, hint)?;

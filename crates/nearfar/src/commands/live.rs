@@ -132,7 +132,7 @@ fn try_placements(args: &LiveTryArgs, common: &GlobalArgs) -> CommandResult {
 
 /// Returns the options that name the devices whose interrupts a placement moves.
 fn device_options(placement: &LivePlacement) -> Vec<String> {
-    let moved = placement.interrupts.iter().filter(|route| !route.cpus.is_empty());
+    let moved = placement.interrupts.iter().filter(|route| route.is_placed());
     let devices: BTreeSet<&String> = moved.map(|route| &route.device).collect();
     devices.into_iter().flat_map(|device| ["--device".to_owned(), device.clone()]).collect()
 }
@@ -330,7 +330,7 @@ fn dry_run(subject: &Subject, experiment: &Experiment) -> String {
 
 /// Describes the files that place the interrupts of a placement.
 fn moved_interrupts(placement: &LivePlacement) -> impl Iterator<Item = String> {
-    let moved = placement.interrupts.iter().filter(|route| !route.cpus.is_empty());
+    let moved = placement.interrupts.iter().filter(|route| route.is_placed());
     moved.map(|route| format!("/proc/irq/{}/smp_affinity_list ({} of {})", route.number, route.name, route.device))
 }
 

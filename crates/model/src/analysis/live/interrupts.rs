@@ -30,15 +30,17 @@ impl InterruptUse {
     }
 }
 
-/// Returns why a period does not count: an interrupt arrived on other CPUs than requested, or another program has moved it.
+/// Returns why a period does not count: an interrupt arrived on CPUs that were not requested, or another program moved it.
 pub fn misrouted(routes: &[Route], observed: &[DeviceInterrupt]) -> Option<String> {
-    let as_found = routes.iter().filter(|route| route.cpus.is_empty());
+    let as_found = routes.iter().filter(|route| !route.is_placed());
     let moved = as_found.filter_map(|route| {
         let seen = observed.iter().find(|seen| seen.number == route.number)?;
         (seen.affinity_at_start != seen.affinity_at_end).then(|| {
             format!(
-                "interrupt {} ({}) of {} was moved from CPUs {} to {} by another program meanwhile",
-                route.number, route.name, route.device, seen.affinity_at_start, seen.affinity_at_end
+                "{} was moved from CPUs {} to {} by another program meanwhile",
+                route.described(),
+                seen.affinity_at_start,
+                seen.affinity_at_end
             )
         })
     });

@@ -20,7 +20,7 @@ const WASH_OUT_OF_PERIOD: f64 = 0.5;
 /// Largest share of the budget in which the wash-out is measured.
 const WASH_OUT_SHARE: f64 = 0.5;
 
-/// Changes that take less than this, on average, are not planned for: those of affinities.
+/// The plan ignores the time of changes that take less than this on average, such as those of affinities alone.
 const CHANGE_MIN: Duration = Duration::from_millis(500);
 
 /// Next action of the caller.

@@ -37,7 +37,7 @@ pub struct LiveMemoryNodes {
 }
 
 impl LivePlacement {
-    /// Returns the CPUs, memory nodes and CPUs of interrupts in the notation of numactl, or only the CPUs.
+    /// Returns the placement as an argument of `--placement`: `6-11`, or with numactl's options: `-C 6-11 -m 1 irq:6`.
     pub fn numactl(&self) -> String {
         let memory = match &self.memory {
             None => String::new(),

@@ -129,7 +129,7 @@ pub(crate) fn file_line(nodes: &NodeSet, files: &str) -> String {
 /// Returns shell commands, to be run as root, that place interrupts; `None` if there are none. irqbalance moves interrupts
 /// again within seconds, so it must be configured to ignore them.
 pub(crate) fn interrupt_lines(interrupts: &[Route]) -> Option<String> {
-    let moved: Vec<_> = interrupts.iter().filter(|route| !route.cpus.is_empty()).collect();
+    let moved: Vec<_> = interrupts.iter().filter(|route| route.is_placed()).collect();
     if moved.is_empty() {
         return None;
     }

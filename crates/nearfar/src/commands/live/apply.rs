@@ -71,7 +71,7 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
     if is_fixed(&chosen) {
         return Err(refuse(FIXED));
     }
-    let interrupts: Vec<Route> = chosen.interrupts.iter().filter(|route| !route.cpus.is_empty()).cloned().collect();
+    let interrupts: Vec<Route> = chosen.interrupts.iter().filter(|route| route.is_placed()).cloned().collect();
     if interrupts.is_empty() && !args.devices.is_empty() {
         return Err(refuse("it does not place the interrupts of the device").hint("add irq:LIST, such as 0-3+irq:4"));
     }

@@ -12,10 +12,10 @@ const LATE_MAX: u64 = 2;
 
 /// Returns a reason for each routed interrupt that did not arrive on its CPUs.
 pub fn misrouted_interrupts(routes: &[Route], observed: &[DeviceInterrupt]) -> Vec<String> {
-    let routed = routes.iter().filter(|route| !route.cpus.is_empty());
+    let routed = routes.iter().filter(|route| route.is_placed());
     routed
         .filter_map(|route| {
-            let interrupt = format!("interrupt {} ({}) of {}", route.number, route.name, route.device);
+            let interrupt = route.described();
             match observed.iter().find(|seen| seen.number == route.number) {
                 None => Some(format!("{interrupt} was requested on CPUs {} and not observed", route.cpus)),
                 Some(seen) => misrouted(&route.cpus, seen).map(|reason| format!("{interrupt} {reason}")),
@@ -45,7 +45,7 @@ fn misrouted(requested: &CpuSet, seen: &DeviceInterrupt) -> Option<String> {
 /// Returns a reason for each routed device without interrupts.
 pub(super) fn unused(routes: &[Route], evidence: &Evidence) -> Vec<String> {
     let mut arrived: BTreeMap<&str, u64> = BTreeMap::new();
-    for route in routes.iter().filter(|route| !route.cpus.is_empty()) {
+    for route in routes.iter().filter(|route| route.is_placed()) {
         let seen = evidence.device_interrupts.iter().find(|seen| seen.number == route.number);
         let count = seen.map_or(0, |seen| {
             seen.arrived.iter().filter(|(cpu, _)| route.cpus.contains(**cpu)).map(|(_, count)| count).sum()
