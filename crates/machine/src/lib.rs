@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod child;
 pub mod command_output;
 pub mod cpu_times;
+pub mod cpuset;
 mod descendants;
 pub mod detach;
 pub mod devices;

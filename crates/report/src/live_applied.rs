@@ -4,29 +4,44 @@ use model::analysis::live::{
     AppliedChange, AppliedFinding, AppliedState, MovedMemory, UndonePlacement, interrupt_cpus,
 };
 use model::values::shell::quote_argv;
-use model::values::undo::{RestoreStatus, SettingTarget};
+use model::values::undo::{CpusetOwner, CpusetResource, RestoreStatus, SettingTarget, UNLIMITED};
 
 use crate::residency::paragraph;
 use crate::style::{TextStyle, Tone, clean, with_symbol};
 
 /// The state of an applied placement, the memory that was moved, and how to keep or undo it.
 pub fn change(change: &AppliedChange, style: &TextStyle) -> String {
+    let placement = &change.finding.placement;
     let mut out = findings(std::slice::from_ref(&change.finding), style);
     if let Some(moved) = &change.moved {
         out += &paragraph(&moved_text(moved, "moved"), style);
-        out += &paragraph(
-            "New memory follows the memory policy of the program: by default it is on the node of the thread that uses it first",
-            style,
-        );
     }
+    if let Some(memory) = &placement.memory {
+        let new = if memory.is_limited {
+            format!("New memory can only be on {}", memory.nodes.described())
+        } else {
+            "New memory follows the memory policy of the program: by default it is on the node of the thread that uses it first".into()
+        };
+        out += &paragraph(&new, style);
+    }
+    out += &match &placement.cpuset {
+        None => String::new(),
+        Some(CpusetOwner::Unit(unit)) => paragraph(
+            &format!("systemd limits {} until the next boot, also after a restart of the service", clean(unit)),
+            style,
+        ),
+        Some(CpusetOwner::Cgroup(_)) => paragraph("New processes in its cgroup have the same limits", style),
+    };
     if change.numa_balancing {
         let text = "Automatic NUMA balancing is on (kernel.numa_balancing) and may move pages back";
         out += &paragraph(&with_symbol(text, Tone::Warning), style);
     }
-    let options = clean(&quote_argv(&change.finding.placement.options));
+    let options = clean(&quote_argv(&placement.options));
     out += &paragraph(&format!("Undo it with nearfar live undo {options}"), style);
     if let [first, rest @ ..] = change.permanent.as_slice() {
-        out += "\nTo keep it after a restart of the service:\n\n";
+        let event =
+            if matches!(placement.cpuset, Some(CpusetOwner::Unit(_))) { "reboot" } else { "restart of the service" };
+        out += &format!("\nTo keep it after a {event}:\n\n");
         out += &format!("    {}\n", clean(first));
         out += &rest.iter().map(|line| format!("        {}\n", clean(line))).collect::<String>();
     }
@@ -123,7 +138,18 @@ fn undone_text(undone: &UndonePlacement) -> String {
         (RestoreStatus::Restored, SettingTarget::Affinity(_)) => {
             format!("its threads may run on {} again", clean(&restored.change.old))
         }
-        _ => clean(&restored.to_string()),
+        (RestoreStatus::Restored, SettingTarget::Cpuset { resource, .. }) => {
+            let (what, all) = match resource {
+                CpusetResource::Cpus => ("its threads may run on", "all CPUs"),
+                CpusetResource::MemoryNodes => ("its memory may be on", "all nodes"),
+            };
+            let old = &restored.change.old;
+            format!("{what} {} again", if old == UNLIMITED { all.into() } else { clean(old) })
+        }
+        _ => {
+            let text = restored.to_string();
+            clean(text.strip_prefix(&format!("{}: ", undone.subject)).unwrap_or(&text))
+        }
     });
     let memory = undone.moved.iter().map(|moved| moved_text(moved, "moved back"));
     let all: Vec<String> = affinity.chain(memory).collect();
@@ -152,7 +178,8 @@ mod tests {
                 placement: "node:1".into(),
                 cpus: CpuSet::parse_list("6-11").unwrap(),
                 pinned: Vec::new(),
-                memory: Some(AppliedMemory { nodes, percent: 98.4 }),
+                memory: Some(AppliedMemory { nodes, percent: 98.4, is_limited: false }),
+                cpuset: None,
                 interrupts: vec![route()],
                 is_experiment: false,
             },
@@ -188,6 +215,27 @@ mod tests {
     }
 
     #[test]
+    fn limits_are_described() {
+        let limited = |cpuset: CpusetOwner, state| {
+            let mut finding = finding(state);
+            finding.placement.cpuset = Some(cpuset);
+            finding.placement.memory.iter_mut().for_each(|memory| memory.is_limited = true);
+            let (moved, permanent) = (None, vec!["systemctl edit redis".into()]);
+            super::change(
+                &AppliedChange { finding, moved, numa_balancing: false, permanent, interrupt_lines: Vec::new() },
+                &style(),
+            )
+        };
+        let unit = CpusetOwner::Unit("redis.service".into());
+        let texts = [
+            limited(unit.clone(), AppliedState::InEffect),
+            limited(unit, AppliedState::Ended),
+            limited(CpusetOwner::Cgroup("sys/fs/cgroup/db".into()), AppliedState::InEffect),
+        ];
+        insta::assert_snapshot!("live_limited", texts.join("\n"));
+    }
+
+    #[test]
     fn every_state_has_a_sentence() {
         let states = [
             AppliedState::InEffect,
@@ -220,12 +268,20 @@ mod tests {
             }),
             is_settled,
         };
+        let cpuset = |resource, old: &str, new: &str| {
+            let target = SettingTarget::Cpuset { owner: CpusetOwner::Unit("redis.service".into()), resource };
+            let change = SettingChange { target, old: old.into(), new: new.into(), ..change.clone() };
+            Restored { change, outcome: RestoreStatus::Restored }
+        };
+        let limits =
+            vec![cpuset(CpusetResource::MemoryNodes, UNLIMITED, "1"), cpuset(CpusetResource::Cpus, "0-11", "6-11")];
         let failed = RestoreStatus::Failed { why: "the kernel refuses".into(), not_permitted: true };
         let all = [
             with(vec![RestoreStatus::Restored], Some(3 << 30), true),
             with(vec![RestoreStatus::Ended], Some(0), true),
             with(vec![failed], None, false),
             with(Vec::new(), None, true),
+            UndonePlacement { restored: limits, ..with(Vec::new(), None, true) },
         ];
         insta::assert_snapshot!("live_undo", undone(&all, &style()));
     }

@@ -1,6 +1,6 @@
 //! Reads and writes the values of settings: kernel files, processes to pause, irqbalance's ignored interrupts, swap on
-//! loop devices, cgroups and their controllers, affinities of running services. Processes are paused by SIGSTOP, which needs no service manager,
-//! preserves their state and is undone by one signal. Must not depend on the journal.
+//! loop devices, cgroups and their controllers, cpusets and affinities of running services. Processes are paused by SIGSTOP,
+//! which needs no service manager, preserves their state and is undone by one signal. Must not depend on the journal.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
@@ -11,7 +11,7 @@ use model::values::undo::{CurrentValue, SettingChange, SettingTarget};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::service_threads::{Mask, ServiceThreads};
-use crate::{cgroup, irqbalance, swap, sysfs};
+use crate::{cgroup, cpuset, irqbalance, swap, sysfs};
 
 /// Value of a running process.
 pub(crate) const RUNNING: &str = "running";
@@ -61,6 +61,7 @@ pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
             Some(found) => CurrentValue::Value(found.mask.to_string()),
             None => CurrentValue::Gone,
         },
+        SettingTarget::Cpuset { owner, resource } => cpuset::read(root, owner, *resource),
         SettingTarget::Group(path) => CurrentValue::Value(if root.join(path).is_dir() { THERE } else { ABSENT }.into()),
         SettingTarget::Controller { group, name } => {
             match sysfs::read_text(root, &format!("{group}/{}", cgroup::CONTROL)) {
@@ -122,6 +123,7 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
         SettingTarget::Swap { device, .. } => swap::off(Path::new(device)),
         // Which threads to change depends on the values that were written: see `write_old`.
         SettingTarget::Affinity(_) => Err(io::Error::from(ErrorKind::Unsupported)),
+        SettingTarget::Cpuset { owner, resource } => cpuset::write(root, owner, *resource, value),
         SettingTarget::Group(path) => write_group(root, path, value),
         SettingTarget::Controller { group, name } => write_controller(root, group, name, value == ON),
         SettingTarget::Process { pid, .. } => {

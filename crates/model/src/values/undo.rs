@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::values::shell::quote_argv;
+
 /// A setting that can be tuned for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TunedSetting {
@@ -116,10 +118,66 @@ pub enum SettingTarget {
     /// The CPU affinity of the threads of a running service; the value is [`ANY_CPU`] or a list of CPUs. Threads that had
     /// another affinity when the change was journalled are not part of it.
     Affinity(ServiceProcesses),
+    /// The CPUs or memory nodes that processes may use; the value is a list, or [`UNLIMITED`].
+    Cpuset { owner: CpusetOwner, resource: CpusetResource },
 }
 
 /// Value of a thread that may run on all CPUs that its cpuset allows.
 pub const ANY_CPU: &str = "all allowed CPUs";
+
+/// Value of a cpuset that excludes nothing.
+pub const UNLIMITED: &str = "no limit";
+
+/// A cgroup or unit whose cpuset limits processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpusetOwner {
+    /// A cgroup of version 2: path of its directory, without the slash before `sys`.
+    Cgroup(String),
+    /// A systemd unit, such as `redis.service`. Its limits apply until the next boot, also after a restart of the unit.
+    Unit(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpusetResource {
+    Cpus,
+    MemoryNodes,
+}
+
+impl CpusetResource {
+    /// Returns the name of the file in the directory of a cgroup.
+    pub fn file(self) -> &'static str {
+        match self {
+            Self::Cpus => "cpuset.cpus",
+            Self::MemoryNodes => "cpuset.mems",
+        }
+    }
+
+    /// Returns the property of a systemd unit: systemd.resource-control(5).
+    pub fn property(self) -> &'static str {
+        match self {
+            Self::Cpus => "AllowedCPUs",
+            Self::MemoryNodes => "AllowedMemoryNodes",
+        }
+    }
+}
+
+impl CpusetOwner {
+    /// Returns the command that sets a limit.
+    pub fn command(&self, resource: CpusetResource, list: &str) -> String {
+        match self {
+            Self::Cgroup(path) => format!("echo {list} >/{path}/{}", resource.file()),
+            Self::Unit(name) => quote_argv(&[
+                "systemctl",
+                "set-property",
+                "--runtime",
+                name,
+                &format!("{}={list}", resource.property()),
+            ]),
+        }
+    }
+}
 
 /// The processes of a running service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -255,12 +313,15 @@ pub fn restore_action(
 impl SettingTarget {
     /// Whether it can disappear for good, such as a process or the interrupt of an unplugged disk.
     pub fn can_disappear(&self) -> bool {
-        self.is_process() || matches!(self, Self::File(path) if path.starts_with("proc/irq/"))
+        self.is_process()
+            || matches!(self, Self::Cpuset { .. })
+            || matches!(self, Self::File(path) if path.starts_with("proc/irq/"))
     }
 
     /// Whether a reboot removes it, even if something else has the same name afterwards.
     fn is_removed_by_reboot(&self) -> bool {
-        self.is_process() || matches!(self, Self::Swap { .. } | Self::Group(_) | Self::Controller { .. })
+        self.is_process()
+            || matches!(self, Self::Swap { .. } | Self::Group(_) | Self::Controller { .. } | Self::Cpuset { .. })
     }
 
     fn is_process(&self) -> bool {
@@ -287,9 +348,10 @@ impl SettingTarget {
                 let is_cgroup = group == "sys/fs/cgroup" || group.starts_with("sys/fs/cgroup/");
                 name == "memory" && is_cgroup && group.split('/').all(|part| part != "..")
             }
-            Self::Affinity(ServiceProcesses::Cgroup(path)) => {
+            Self::Affinity(ServiceProcesses::Cgroup(path)) | Self::Cpuset { owner: CpusetOwner::Cgroup(path), .. } => {
                 path.starts_with("sys/fs/cgroup/") && path.split('/').all(|part| part != "..")
             }
+            Self::Cpuset { owner: CpusetOwner::Unit(name), .. } => !name.is_empty() && !name.contains('/'),
         }
     }
 }
@@ -309,6 +371,16 @@ impl fmt::Display for SettingTarget {
             Self::Controller { group, name } => write!(f, "controller {name} below cgroup /{group}"),
             Self::Affinity(ServiceProcesses::Tree { pid, .. }) => write!(f, "threads of process {pid}"),
             Self::Affinity(ServiceProcesses::Cgroup(path)) => write!(f, "threads in cgroup /{path}"),
+            Self::Cpuset { owner, resource } => {
+                let resource = match resource {
+                    CpusetResource::Cpus => "CPUs",
+                    CpusetResource::MemoryNodes => "memory nodes",
+                };
+                match owner {
+                    CpusetOwner::Cgroup(path) => write!(f, "{resource} of cgroup /{path}"),
+                    CpusetOwner::Unit(name) => write!(f, "{resource} of {name}"),
+                }
+            }
         }
     }
 }
@@ -413,6 +485,28 @@ mod tests {
         }
     }
 
+    fn cpuset(owner: CpusetOwner) -> SettingTarget {
+        SettingTarget::Cpuset { owner, resource: CpusetResource::Cpus }
+    }
+
+    #[test]
+    fn limits_of_units_and_cgroups_end_with_them() {
+        let (unit, cgroup) =
+            (|name: &str| CpusetOwner::Unit(name.into()), |path: &str| CpusetOwner::Cgroup(path.into()));
+        for owner in [unit("db.service"), cgroup("sys/fs/cgroup/db")] {
+            let change = change(cpuset(owner));
+            let action =
+                |present: CurrentValue, boot: &str, force| restore_action(&change, &present, Some(boot), force);
+            assert_eq!(action(value("never"), "first", false), RestoreAction::Write);
+            assert_eq!(action(CurrentValue::Gone, "first", false), RestoreAction::Nothing(RestoreStatus::Ended));
+            assert_eq!(action(value("never"), "second", true), RestoreAction::Nothing(RestoreStatus::Restarted));
+        }
+        for owner in [unit(""), unit("../db.service"), cgroup("sys/fs/cgroup/../db"), cgroup("etc/db")] {
+            let step = restore_action(&change(cpuset(owner)), &value("never"), Some("first"), true);
+            assert!(matches!(step, RestoreAction::Nothing(RestoreStatus::Failed { .. })), "{step:?}");
+        }
+    }
+
     #[test]
     fn ended_processes_and_other_boots_are_left_alone() {
         let process = change(SettingTarget::Process { pid: 7, started: 9 });
@@ -451,6 +545,10 @@ mod tests {
             (
                 SettingTarget::Controller { group: "sys/fs/cgroup".into(), name: "memory".into() },
                 r#""controller":{"group":"sys/fs/cgroup","name":"memory"}"#,
+            ),
+            (
+                cpuset(CpusetOwner::Unit("db.service".into())),
+                r#""cpuset":{"owner":{"unit":"db.service"},"resource":"cpus"}"#,
             ),
         ];
         for (target, words) in cases {

@@ -17,7 +17,7 @@ use model::analysis::live::{
 };
 use model::analysis::residency::NodeBytes;
 use model::values::id_set::CpuSet;
-use model::values::undo::{Restored, ServiceProcesses, SettingTarget};
+use model::values::undo::{CpusetOwner, CpusetResource, Restored, ServiceProcesses, SettingTarget};
 use model::values::units::Bytes;
 
 use crate::app::run_guard::{BAN_HINT, exclude_from_irqbalance, failure};
@@ -135,7 +135,8 @@ impl Applied {
         let AppliedPlacement { options, cpus, memory: on, .. } = &applied.placement;
         let permanent = permanent_lines(options, cpus, on.as_ref().map(|memory| &memory.nodes));
         let interrupt_lines = applied.placement.interrupt_lines();
-        let numa_balancing = moved.is_some() && numa_balancing_is_on();
+        let is_limited = applied.placement.memory.as_ref().is_some_and(|memory| memory.is_limited);
+        let numa_balancing = moved.is_some() && !is_limited && numa_balancing_is_on();
         Ok(AppliedChange {
             finding: applied.judge_with(memory.as_ref()),
             moved,
@@ -160,7 +161,9 @@ impl Applied {
             CliError::with(CliStatus::of_io(&error), format!("{subject}: the placement cannot be applied: {error}"))
         };
         let mut settings = AppliedSettings::begin(&self.site).map_err(|error| failure(&error))?;
-        if found.cpus != self.placement.cpus {
+        let (cpuset, moves_threads) = (self.placement.cpuset.as_ref(), found.cpus != self.placement.cpus);
+        let replaces_affinity = moves_threads && cpuset.is_none();
+        if replaces_affinity {
             let target = SettingTarget::Affinity(threads.processes().clone());
             settings.journal_values(subject, target, &[to.to_string()]).map_err(|error| failure(&error))?;
         }
@@ -171,8 +174,12 @@ impl Applied {
         files::create_dirs(&self.site.state).map_err(cannot_apply)?;
         self.write_description()?;
         let from = [Mask::Only(found.cpus.clone())];
-        let place = || if found.cpus == self.placement.cpus { Ok(0) } else { threads.replace(&from, &to) };
+        let place = || if replaces_affinity { threads.replace(&from, &to) } else { Ok(0) };
         place().map_err(cannot_apply)?;
+        if let Some(owner) = cpuset.filter(|_| moves_threads) {
+            self.limit(&mut settings, owner, CpusetResource::Cpus, &self.placement.cpus.to_string())?;
+            self.check_limit(threads)?;
+        }
         routes.send(interrupts).map_err(|error| CliError::failure(format!("{subject}: {error}")))?;
         let moved = match destination {
             Some(destination) => Some(self.move_memory(threads, destination, stop, observe)?),
@@ -180,8 +187,38 @@ impl Applied {
         };
         // Catches threads that were created meanwhile.
         place().map_err(cannot_apply)?;
+        // After the memory was moved: the kernel would do it at once, and the service would wait.
+        let nodes = self.placement.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| &memory.nodes);
+        if let Some((owner, nodes)) = cpuset.zip(nodes) {
+            self.limit(&mut settings, owner, CpusetResource::MemoryNodes, &nodes.to_string())?;
+        }
         settings.keep();
         Ok(moved)
+    }
+
+    fn limit(
+        &self,
+        settings: &mut AppliedSettings,
+        owner: &CpusetOwner,
+        resource: CpusetResource,
+        list: &str,
+    ) -> Result<(), CliError> {
+        let target = SettingTarget::Cpuset { owner: owner.clone(), resource };
+        settings.set(&self.placement.subject, target, list).map(|_| ()).map_err(|error| failure(&error))
+    }
+
+    /// Checks that the cpuset has an effect: a cgroup above may exclude all of its CPUs.
+    fn check_limit(&self, threads: &ServiceThreads) -> Result<(), CliError> {
+        let AppliedPlacement { subject, cpus, .. } = &self.placement;
+        match threads.masks().into_values().find(|mask| !mask.is_subset(cpus)) {
+            Some(mask) => Err(CliError::failure(format!(
+                "{subject}: its cpuset allows {}, but its threads may run on {}",
+                cpus.described(),
+                mask.described()
+            ))
+            .hint("a cgroup above it may exclude these CPUs: see cpuset.cpus.effective in its directory")),
+            None => Ok(()),
+        }
     }
 
     fn move_memory(

@@ -52,6 +52,7 @@ impl LiveMemory {
             cpus: placements[0].cpus.clone(),
             pinned,
             memory: None,
+            cpuset: None,
             interrupts: Vec::new(),
             is_experiment: true,
         };

@@ -1,18 +1,71 @@
 //! A CPU that goes offline during a run: its cells become invalid with a reason that names it, the others continue, and
-//! nothing hangs. With the backports kernel, if available, which also supports weighted interleaving.
+//! nothing hangs. Placements that a cpuset keeps, also that of a unit of systemd. With the backports kernel, if available,
+//! which also supports weighted interleaving.
 
+use std::path::Path;
 use std::sync::LazyLock;
+
+use serde_json::json;
 
 use crate::boot::{Boot, JobOutput, boot};
 use crate::trials::{assert_invalid, assert_verified, nodes, of, pages, reasons};
 
+/// The programs of systemd that its own namespaces need.
+const SYSTEMD: [&str; 2] = ["/lib/systemd/systemd", "/bin/systemctl"];
+
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
-    let with = |flags| boot(&Boot { flags, job: include_str!("unplug.sh"), store: None });
-    with(&["--kernel", "backports"]).or_else(|_| with(&[]))
+    let job = concat!(include_str!("cpuset.sh"), include_str!("unplug.sh"));
+    let copies = SYSTEMD.map(|file| format!("{file}:{file}"));
+    let files = SYSTEMD.iter().zip(&copies).filter(|(file, _)| Path::new(file).is_file());
+    let files = files.flat_map(|(_, copy)| ["--files", copy.as_str()]);
+    let with = |kernel| {
+        let flags: Vec<&str> = ["--kernel", kernel].into_iter().chain(files.clone()).collect();
+        boot(&Boot { flags: &flags, job, store: None })
+    };
+    with("backports").or_else(|_| with("cloud"))
 });
 
 fn job_output(test: &str) -> Option<&'static JobOutput> {
     OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
+}
+
+const EVERYWHERE: &str = "0-7\n0-2\n";
+const ON_NODE_1: &str = "4-7\n1\n";
+
+#[test]
+fn new_processes_have_the_placement_of_their_cgroup() {
+    let Some(job) = job_output("new_processes_have_the_placement_of_their_cgroup") else { return };
+    let dry = job.text("cgroup-dry");
+    for line in ["echo 4-7 >/sys/fs/cgroup/service/cpuset.cpus", "echo 1 >/sys/fs/cgroup/service/cpuset.mems"] {
+        assert!(dry.contains(line), "{dry}");
+    }
+    assert_eq!(job.text("cgroup-found"), EVERYWHERE);
+    let applied = job.json("cgroup-applied", &[0]);
+    assert_eq!(applied["cpuset"], json!({"cgroup": "sys/fs/cgroup/service"}), "{applied:#}");
+    assert!(applied["memory_percent"].as_f64() > Some(90.0), "{applied:#}");
+    assert_eq!((job.text("cgroup-there"), job.text("cgroup-new")), (ON_NODE_1.into(), ON_NODE_1.into()));
+    assert_eq!(job.json("cgroup-undone", &[0])["undone"][0]["is_settled"], true);
+    assert_eq!(job.text("cgroup-restored"), EVERYWHERE);
+}
+
+#[test]
+fn placement_of_a_unit_outlasts_its_restart() {
+    let name = "placement_of_a_unit_outlasts_its_restart";
+    let Some(job) = job_output(name) else { return };
+    if !job.has("unit-found") {
+        return println!("skipped: {name}: this machine has no systemd");
+    }
+    let dry = job.text("unit-dry");
+    assert!(dry.contains("systemctl set-property --runtime held.service AllowedMemoryNodes=1"), "{dry}");
+    assert_eq!(job.text("unit-found"), EVERYWHERE);
+    assert_eq!(job.step("unit-applied").status, 0, "{}", job.text("unit-applied.stderr"));
+    assert_eq!(job.step("unit-restart").status, 0, "{}", job.text("unit-restart.stderr"));
+    assert_eq!((job.text("unit-there"), job.text("unit-restarted")), (ON_NODE_1.into(), ON_NODE_1.into()));
+    let watched = &job.json("unit-watched", &[0])["applied"][0];
+    assert_eq!((&watched["state"], &watched["threads"]), (&json!("in-effect"), &json!(1)), "{watched:#}");
+    assert_eq!(job.step("unit-undone").status, 0, "{}", job.text("unit-undone.stderr"));
+    assert_eq!(job.text("unit-restored"), EVERYWHERE);
+    assert_eq!(job.text("unit-property"), "AllowedCPUs=\nAllowedMemoryNodes=\n");
 }
 
 #[test]

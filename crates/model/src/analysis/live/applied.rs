@@ -10,7 +10,7 @@ use crate::placements::placement::interrupt_lines;
 use crate::values::id_set::{CpuSet, NodeSet};
 use crate::values::placement::Route;
 use crate::values::shell::quote_argv;
-use crate::values::undo::{Restored, ServiceProcesses};
+use crate::values::undo::{CpusetOwner, CpusetResource, Restored, ServiceProcesses};
 use crate::values::units::Bytes;
 
 /// Part of the memory that may leave its nodes before the placement counts as lost, in percent of the memory.
@@ -31,6 +31,9 @@ pub struct AppliedPlacement {
     pub pinned: Vec<CpuSet>,
     /// `None` if the placement names no memory.
     pub memory: Option<AppliedMemory>,
+    /// The cpuset that limits the threads to `cpus`; `None`: the affinity of each thread does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpuset: Option<CpusetOwner>,
     /// Interrupts that it places.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<Route>,
@@ -45,6 +48,9 @@ pub struct AppliedMemory {
     pub nodes: NodeSet,
     /// Percentage of the memory that was on these nodes afterwards.
     pub percent: f64,
+    /// Whether the cpuset limits new memory to these nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_limited: bool,
 }
 
 /// Whether an applied placement is in effect.
@@ -86,6 +92,15 @@ impl AppliedPlacement {
         words.extend(self.devices().into_iter().flat_map(|device| ["--device".into(), device.to_owned()]));
         words.extend(["--placement".into(), self.placement.clone()]);
         quote_argv(&words)
+    }
+
+    /// Returns the commands that limit the service by its cpuset, with those for its CPUs if they change.
+    pub fn cpuset_commands(&self, with_cpus: bool) -> Vec<String> {
+        let Some(owner) = &self.cpuset else { return Vec::new() };
+        let nodes = self.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| memory.nodes.to_string());
+        let nodes = nodes.map(|nodes| owner.command(CpusetResource::MemoryNodes, &nodes));
+        let cpus = with_cpus.then(|| owner.command(CpusetResource::Cpus, &self.cpus.to_string()));
+        cpus.into_iter().chain(nodes).collect()
     }
 
     /// Returns shell commands that place its interrupts.
@@ -138,7 +153,7 @@ pub struct AppliedChange {
     pub finding: AppliedFinding,
     /// `None` if the placement names no memory.
     pub moved: Option<MovedMemory>,
-    /// Whether automatic NUMA balancing is on, which may move the pages back.
+    /// Whether automatic NUMA balancing is on and may move the pages back.
     pub numa_balancing: bool,
     /// Lines that make it permanent, if there are any.
     pub permanent: Vec<String>,
@@ -207,7 +222,7 @@ mod tests {
     }
 
     fn applied() -> AppliedPlacement {
-        let memory = AppliedMemory { nodes: NodeSet::parse_list("1").unwrap(), percent: 98.0 };
+        let memory = AppliedMemory { nodes: NodeSet::parse_list("1").unwrap(), percent: 98.0, is_limited: false };
         AppliedPlacement {
             subject: "unit redis".into(),
             options: vec!["--unit".into(), "redis".into()],
@@ -216,6 +231,7 @@ mod tests {
             cpus: cpus("4-7"),
             pinned: vec![cpus("0")],
             memory: Some(memory),
+            cpuset: None,
             interrupts: Vec::new(),
             is_experiment: false,
         }
@@ -254,6 +270,25 @@ mod tests {
         assert_eq!(state([(38, "6"), (39, "6")]), (AppliedState::InEffect, vec![]));
         assert_eq!(state([(38, "6"), (39, "0-7")]), (AppliedState::InterruptsLost, vec![39]));
         assert_eq!(state([(38, "6"), (40, "6")]), (AppliedState::InterruptsLost, vec![39]), "it no longer exists");
+    }
+
+    #[test]
+    fn commands_limit_what_the_cpuset_limits() {
+        let placement = |cpuset: Option<CpusetOwner>, is_limited| {
+            let memory = applied().memory.map(|memory| AppliedMemory { is_limited, ..memory });
+            AppliedPlacement { memory, cpuset, ..applied() }
+        };
+        let commands = |cpuset, is_limited| placement(cpuset, is_limited).cpuset_commands(true);
+        assert_eq!(commands(None, false), [""; 0]);
+        let unit = Some(CpusetOwner::Unit("redis.service".into()));
+        let cpus = "systemctl set-property --runtime redis.service AllowedCPUs=4-7";
+        assert_eq!(commands(unit.clone(), false), [cpus]);
+        let nodes = "systemctl set-property --runtime redis.service AllowedMemoryNodes=1";
+        assert_eq!(commands(unit.clone(), true), [cpus, nodes]);
+        assert_eq!(placement(unit, true).cpuset_commands(false), [nodes]);
+        let cgroup = Some(CpusetOwner::Cgroup("sys/fs/cgroup/db".into()));
+        let files = ["echo 4-7 >/sys/fs/cgroup/db/cpuset.cpus", "echo 1 >/sys/fs/cgroup/db/cpuset.mems"];
+        assert_eq!(commands(cgroup, true), files);
     }
 
     #[test]

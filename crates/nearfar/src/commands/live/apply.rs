@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use machine::service_threads::FoundMask;
+use machine::cpuset;
+use machine::service_threads::{FoundMask, Mask};
 use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, LiveMemoryNodes};
 use model::values::id_set::{CpuSet, NodeSet};
 use model::values::placement::{MemoryPolicy, Placement, Route};
@@ -84,6 +85,12 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
         return Err(refuse(ALREADY_PLACED));
     }
     let destination = memory.as_ref().map(destination);
+    // A cpuset that grows again would not restore affinities of the program before Linux 6.2.
+    let is_unbound = found.mask == Mask::Any && found.others.is_empty();
+    let binds_memory = matches!(chosen.memory, MemoryPolicy::Bind(_));
+    let can_limit = is_unbound && (cpus != found.cpus || binds_memory);
+    let cpuset = can_limit.then(|| cpuset::owner_of(threads.processes())).flatten();
+    let is_limited = cpuset.is_some() && binds_memory;
     let placement = AppliedPlacement {
         subject: subject.name.clone(),
         options: subject.options.clone(),
@@ -91,7 +98,8 @@ fn request(args: &LiveApplyArgs, subject: &Subject) -> Result<ApplyRequest, CliE
         placement: args.placement.clone(),
         cpus,
         pinned: found.others.keys().cloned().collect(),
-        memory: memory.map(|memory| AppliedMemory { nodes: memory.nodes, percent: 0.0 }),
+        memory: memory.map(|memory| AppliedMemory { nodes: memory.nodes, percent: 0.0, is_limited }),
+        cpuset,
         interrupts,
         is_experiment: false,
     };
@@ -134,7 +142,9 @@ fn dry_run(subject: &Subject, request: &ApplyRequest) -> Result<String, CliError
     let ApplyRequest { placement, threads, found, .. } = request;
     let mut lines =
         vec![format!("{}: {} of its threads may run on {}", subject.name, found.threads, found.cpus.described())];
-    if placement.cpus != found.cpus {
+    let moves_threads = placement.cpus != found.cpus;
+    lines.extend(placement.cpuset_commands(moves_threads).into_iter().map(|command| format!("  {command}")));
+    if moves_threads && placement.cpuset.is_none() {
         let changed = threads.masks().into_iter().filter(|(_, mask)| *mask == found.cpus);
         lines.extend(
             changed.map(|((pid, tid), _)| format!("  sched_setaffinity({tid}, {}), process {pid}", placement.cpus)),
@@ -239,7 +249,7 @@ impl MoveLines {
             }
             self.last = Instant::now();
             let left = self.began.elapsed().as_secs_f64() * (all.0.saturating_sub(done.0)) as f64 / done.0 as f64;
-            message!("{}: {done} of {all}, about {} left", self.doing, Nanos(left as u64 * 1_000_000_000));
+            message!("{}: {done} of {all}, about {} left", self.doing, Nanos(left.ceil() as u64 * 1_000_000_000));
         }
     }
 }
