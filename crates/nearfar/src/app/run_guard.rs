@@ -5,8 +5,8 @@
 
 use std::cell::{RefCell, RefMut};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use machine::frequency::{self, FREQUENCY};
@@ -183,7 +183,7 @@ impl Drop for RunGuard {
         }
         // A trial that was killed cannot remove its own.
         workloads::remove_stale_trial_dirs();
-        self.signals.exits_at_once.store(true, Ordering::Relaxed);
+        EXITS_AT_ONCE.store(true, Ordering::Relaxed);
     }
 }
 
@@ -360,20 +360,23 @@ pub fn failure(error: &ChangeError) -> CliError {
     CliError::with(status, &error.what).hint(&error.hint)
 }
 
+/// Whether the next signal exits at once. One for all guards, because a command may hold several one after the other, and
+/// the handlers of those that have ended remain.
+static EXITS_AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
 /// Handlers of SIGINT, SIGTERM and, unless it is ignored (nohup), SIGHUP. The first signal ends the run. A second one
 /// exits at once, but only if no settings are changed.
 struct Signals {
     /// Set by the first signal.
     stop: Arc<AtomicBool>,
-    /// Whether the next signal exits at once.
-    exits_at_once: Arc<AtomicBool>,
     /// Handlers that make the second signal exit at once.
     second: Vec<SigId>,
 }
 
 impl Signals {
     fn watch(settings_change: bool) -> Result<Self, CliError> {
-        let (stop, exits_at_once) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (stop, exits_at_once) = (Arc::new(AtomicBool::new(false)), LazyLock::force(&EXITS_AT_ONCE));
+        exits_at_once.store(false, Ordering::Relaxed);
         let mut second = Vec::new();
         let hang_up = (!machine::child::is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
@@ -388,7 +391,7 @@ impl Signals {
             };
             watch().map_err(|error| CliError::failure(format!("cannot install signal handlers: {error}")))?;
         }
-        Ok(Self { stop, exits_at_once, second })
+        Ok(Self { stop, second })
     }
 
     /// Makes a second signal wait until settings are restored.
@@ -396,6 +399,14 @@ impl Signals {
         self.second.iter().for_each(|id| {
             unregister(*id);
         });
-        self.exits_at_once.store(false, Ordering::Relaxed);
+        EXITS_AT_ONCE.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.second.iter().for_each(|id| {
+            unregister(*id);
+        });
     }
 }
