@@ -2,14 +2,19 @@
 
 mod running;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::running::{Running, allowed};
 
-/// A process, and a directory for the undo journal.
+/// Time limit for a change that another process makes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A process, and a directory for the undo journal and the results.
 struct Service {
     process: Running,
     state: TempDir,
@@ -31,10 +36,15 @@ impl Service {
         Some(Self { process, state: tempfile::tempdir().expect("a directory"), found, cpu })
     }
 
-    fn live(&self, args: &[&str]) -> Output {
+    fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nearfar"));
         command.arg("live").args(args).env("NEARFAR_STATE", self.state.path());
-        command.output().expect("the program starts")
+        command.env("NEARFAR_STORE", self.state.path().join("results.db"));
+        command
+    }
+
+    fn live(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program starts")
     }
 
     /// Returns what a command prints as JSON.
@@ -110,6 +120,49 @@ fn lost_and_ended_placements_are_reported() {
     assert_eq!(service.applied_dirs(), 0);
 }
 
+/// While the gain is measured, the service has the placement and the one before in turn.
+#[test]
+fn placement_is_applied_again_after_its_gain_was_measured() {
+    let Some(service) = Service::start("placement_is_applied_again_after_its_gain_was_measured") else { return };
+    let pid = service.process.pid();
+    service.apply(&service.cpu);
+    let args = ["watch", "--once", "--pid", &pid, "--metric", "command:cat /proc/uptime"];
+    let watch = service.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    for expected in [&service.found, &service.cpu, &service.found] {
+        let end = Instant::now() + TIMEOUT;
+        while allowed(&pid) != *expected {
+            assert!(Instant::now() < end, "the service never had {expected}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let sent = Command::new("kill").args(["-INT", &watch.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    let output = watch.wait_with_output().expect("it ends");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stdout.contains("in effect") && stdout.contains("no claim"), "{stdout}");
+    assert_eq!((allowed(&pid), service.state()), (service.cpu.clone(), "in-effect".into()), "{stderr}");
+}
+
+#[test]
+fn watch_continues_if_the_metric_cannot_be_read() {
+    let Some(service) = Service::start("watch_continues_if_the_metric_cannot_be_read") else { return };
+    let pid = service.process.pid();
+    service.apply(&service.cpu);
+    let args = ["watch", "--pid", &pid, "--metric", "command:false"];
+    let mut watch = service.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut shown = String::new();
+    // The finding, after the error.
+    BufReader::new(watch.stdout.as_mut().expect("a pipe")).read_line(&mut shown).expect("a line");
+    assert!(shown.contains("in effect"), "{shown}");
+    let sent = Command::new("kill").args(["-INT", &watch.id().to_string()]).status().expect("kill starts");
+    assert!(sent.success());
+    let output = watch.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(130) && stderr.contains("--metric 'command:false'"), "{stderr}");
+    assert_eq!(allowed(&pid), service.cpu);
+}
+
 #[test]
 fn affinity_that_the_program_sets_afterwards_is_kept() {
     let Some(service) = Service::start("affinity_that_the_program_sets_afterwards_is_kept") else { return };
@@ -142,6 +195,8 @@ fn unsuitable_requests_are_refused() {
     refused(&["undo", "--pid", &pid], "no placement was applied");
     refused(&["undo"], "--all");
     refused(&["watch", "--once", "--every", "1h"], "--once");
+    refused(&["watch", "--once", "--metric", "tcp:1"], "--unit NAME");
+    refused(&["watch", "--once", "--budget", "1h"], "--metric");
     assert_eq!((allowed(&pid), service.applied_dirs()), (service.found.clone(), 0));
 }
 

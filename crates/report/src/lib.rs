@@ -44,6 +44,6 @@ pub mod table;
 
 pub use claim_text::{ClaimText, in_words, sentences};
 pub use figure_style::{FigureStyle, Theme, source};
-pub use live_trial::live_trial;
+pub use live_trial::{live_answer, live_trial};
 pub use stamp::machine;
 pub use style::TextStyle;

@@ -115,6 +115,16 @@ fn sentence(finding: &AppliedFinding) -> String {
             );
             with_symbol(&text, Tone::Warning)
         }
+        AppliedState::GainLost => {
+            let options = clean(&quote_argv(&placement.options));
+            let text = format!(
+                "{subject}: in effect, but no longer better than the placement before. Undo it with nearfar live undo {options}"
+            );
+            with_symbol(&text, Tone::Warning)
+        }
+        AppliedState::Ended if matches!(placement.cpuset, Some(CpusetOwner::Unit(_))) => {
+            format!("{subject}: does not run; systemd places it on {cpus} when it starts")
+        }
         AppliedState::Ended => format!("{subject}: has ended"),
     }
 }
@@ -188,6 +198,7 @@ mod tests {
             threads_elsewhere: 3,
             interrupts_elsewhere: vec![route()],
             memory_percent: Some(71.2),
+            gain: None,
         }
     }
 
@@ -242,6 +253,7 @@ mod tests {
             AppliedState::ThreadsLost,
             AppliedState::InterruptsLost,
             AppliedState::MemoryLost,
+            AppliedState::GainLost,
             AppliedState::Ended,
         ];
         insta::assert_snapshot!("live_watch", findings(&states.map(finding), &style()));

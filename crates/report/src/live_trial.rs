@@ -18,13 +18,18 @@ const INTERRUPTS: &str = "interrupts";
 
 /// The answer, the placements, and what the figures mean.
 pub fn live_trial(trial: &LiveTrial, style: &TextStyle) -> String {
-    let (answer, tone) = answer(trial);
-    let mut out = paragraph(&with_symbol(&answer, tone), style);
+    let mut out = live_answer(trial, style);
     out += &so_far(trial).map_or_else(String::new, |text| paragraph(&text, style));
     out += &format!("\n{}", grid(trial).terminal(style));
     out += "\n";
     out += &notes(trial).iter().map(|note| paragraph(note, style)).collect::<String>();
     out
+}
+
+/// The answer alone, as a paragraph.
+pub fn live_answer(trial: &LiveTrial, style: &TextStyle) -> String {
+    let (answer, tone) = answer(trial);
+    paragraph(&with_symbol(&answer, tone), style)
 }
 
 /// `+3.1 % [+2.0, +4.2]`.

@@ -380,6 +380,10 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             example("nearfar live watch --once", "List applied placements; status 1 if one is lost"),
             example("nearfar live watch --every 10m --format json", "Print a line of JSON every ten minutes"),
+            example(
+                "nearfar live watch --unit redis --metric tcp:6379 --every 1d",
+                "Also measure each day whether the placement still gains anything",
+            ),
         ],
         &["live apply", "live undo"],
     ),

@@ -25,7 +25,7 @@ pub enum LiveCommand {
     Apply(LiveApplyArgs),
     /// Undo an applied placement: every thread and page as they were found
     Undo(LiveUndoArgs),
-    /// List applied placements, and report which of them are lost
+    /// List applied placements, and report which of them are lost; with --metric, also whether they still gain anything
     Watch(LiveWatchArgs),
 }
 
@@ -154,6 +154,16 @@ pub struct LiveWatchArgs {
     /// Interval between checks
     #[arg(long, value_name = "DURATION", default_value = "1h")]
     pub every: String,
+    /// Also measure their gain: undo a placement, compare it with the one before by this metric, and apply it again. Use a
+    /// long interval, such as --every 1d
+    #[arg(long, value_name = "SOURCE", long_help = metric_help())]
+    pub metric: Option<String>,
+    /// Limit that the service must keep while placements are compared [repeatable]
+    #[arg(long = "guard", value_name = "SOURCE<NUMBER", requires = "metric")]
+    pub guards: Vec<String>,
+    /// Duration of each comparison
+    #[arg(long, value_name = "DURATION", default_value = "15m", requires = "metric")]
+    pub budget: String,
     /// Check once; the exit status is 1 if a placement is lost
     #[arg(long, conflicts_with = "every")]
     pub once: bool,

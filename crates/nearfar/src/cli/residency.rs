@@ -10,7 +10,7 @@ use model::values::id_set::NodeSet;
 use super::TextOrJson;
 
 /// Running processes.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct SubjectArgs {
     /// This process and its descendants
     #[arg(long, value_name = "PID")]

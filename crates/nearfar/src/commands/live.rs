@@ -1,6 +1,7 @@
 //! `nearfar live`: examines the placement of a running service, compares it with others, and applies one.
 
 mod apply;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -56,7 +57,7 @@ pub fn run(args: &LiveArgs, common: &GlobalArgs) -> CommandResult {
         LiveCommand::Try(args) => try_placements(args, common),
         LiveCommand::Apply(args) => apply::apply(args, common),
         LiveCommand::Undo(args) => apply::undo(args, common),
-        LiveCommand::Watch(args) => apply::watch(args),
+        LiveCommand::Watch(args) => watch::watch(args, common),
     }
 }
 
@@ -139,7 +140,6 @@ fn device_options(placement: &LivePlacement) -> Vec<String> {
 
 fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Experiment, CliError> {
     let budget = requests::duration("--budget", &args.budget)?;
-    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
     let threads = subject.threads()?;
     let ended = || CliError::failure(format!("{} has ended", subject.name));
     let (found, service) = (threads.found().ok_or_else(ended)?, threads.identity().ok_or_else(ended)?);
@@ -162,7 +162,7 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         Some(stored) => stored.record.setup.placements.clone(),
         None => placements(args, subject, &found)?,
     };
-    let kind = metric.kind();
+    let kind = metric(&args.metric)?.kind();
     let setup = LiveSetup {
         subject: subject.name.clone(),
         service,
@@ -173,16 +173,28 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         pinned_threads: found.others.values().sum(),
     };
     check_budget(&args.budget, &LivePlan::new(&request, &setup))?;
+    let (meter, guards) = meters(args, &threads)?;
+    Ok(Experiment { threads, found, request, setup, resumed, meter, guards })
+}
+
+/// Checks that the metric and the guards can be read.
+fn check_sources(args: &LiveTryArgs, subject: &Subject) -> Result<(), CliError> {
+    meters(args, &subject.threads()?).map(|_| ())
+}
+
+/// Opens the sources of the metric and of the guards.
+fn meters(args: &LiveTryArgs, threads: &ServiceThreads) -> Result<(LiveMeter, Vec<(GuardRule, LiveMeter)>), CliError> {
+    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
     let option = format!("--metric '{}'", args.metric);
     let limit = if rules.is_empty() { METRIC_LIMIT } else { READ_LIMIT };
-    let mut meter = LiveMeter::open(&option, &metric, &threads, limit)?;
+    let mut meter = LiveMeter::open(&option, &metric, threads, limit)?;
     meter.check_counter(&option)?;
     let mut guards = Vec::new();
     for rule in rules {
-        let meter = LiveMeter::open(&format!("--guard '{}'", rule.text), &rule.source, &threads, READ_LIMIT)?;
+        let meter = LiveMeter::open(&format!("--guard '{}'", rule.text), &rule.source, threads, READ_LIMIT)?;
         guards.push((rule, meter));
     }
-    Ok(Experiment { threads, found, request, setup, resumed, meter, guards })
+    Ok((meter, guards))
 }
 
 /// Returns the placement found, and those to compare with it.
@@ -375,7 +387,7 @@ fn run_experiment(
     trial.answer = run.answer;
     moved_back?;
     if !common.quiet {
-        let then = if is_interrupted { "the same command resumes it; " } else { "" };
+        let then = if is_interrupted && !args.fresh { "the same command resumes it; " } else { "" };
         message!("experiment {id}: {then}nearfar show {id} shows it, nearfar report {id} writes a page");
     }
     Ok((id, trial, is_interrupted))

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::{LiveAnswer, LiveId};
 use crate::analysis::residency::NodeBytes;
 use crate::placements::placement::interrupt_lines;
+use crate::stats::switchback::Outcome;
 use crate::values::id_set::{CpuSet, NodeSet};
 use crate::values::placement::Route;
 use crate::values::shell::quote_argv;
@@ -64,6 +66,8 @@ pub enum AppliedState {
     InterruptsLost,
     /// Memory is on other nodes.
     MemoryLost,
+    /// It is in effect, but no longer better than the placement before.
+    GainLost,
     /// The service has no processes.
     Ended,
 }
@@ -82,6 +86,35 @@ pub struct AppliedFinding {
     pub interrupts_elsewhere: Vec<Route>,
     /// Percentage of the memory on the nodes of the placement; `None` if it names none, or if it cannot be inspected.
     pub memory_percent: Option<f64>,
+    /// `None` if the gain was not measured again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gain: Option<GainCheck>,
+}
+
+/// Comparison of an applied placement with the one before.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GainCheck {
+    pub experiment: LiveId,
+    pub answer: LiveAnswer,
+}
+
+impl AppliedState {
+    /// Whether something must be done.
+    pub fn is_lost(self) -> bool {
+        !matches!(self, Self::InEffect | Self::Ended)
+    }
+}
+
+impl AppliedFinding {
+    /// Adds a comparison with the placement before. Without an answer, nothing is known about the gain.
+    pub fn add_gain(&mut self, gain: GainCheck) {
+        let is_known = |outcome: &Outcome| matches!(outcome, Outcome::Loss { .. } | Outcome::NoDifferenceSeen { .. });
+        let is_gone = matches!(&gain.answer, LiveAnswer::Ended(outcome) if is_known(outcome));
+        if is_gone && self.state == AppliedState::InEffect {
+            self.state = AppliedState::GainLost;
+        }
+        self.gain = Some(gain);
+    }
 }
 
 impl AppliedPlacement {
@@ -142,6 +175,7 @@ impl AppliedPlacement {
             threads_elsewhere,
             interrupts_elsewhere,
             memory_percent,
+            gain: None,
         }
     }
 }
@@ -214,6 +248,8 @@ pub fn permanent_lines(options: &[String], cpus: &CpuSet, nodes: Option<&NodeSet
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::statistics::Interval;
+    use crate::stats::switchback::{ArmId, Change};
     use crate::values::id_set::NodeId;
     use crate::values::units::Bytes;
 
@@ -256,6 +292,32 @@ mod tests {
         assert_eq!(state(&[], None), AppliedState::Ended);
         let unbound = AppliedPlacement { memory: None, ..applied() }.judge(&[here], &none, Some(&on_nodes([100, 0])));
         assert_eq!((unbound.state, unbound.memory_percent), (AppliedState::InEffect, None));
+    }
+
+    #[test]
+    fn only_an_answer_shows_that_the_gain_is_lost() {
+        let interval = Interval::between(-0.01, 0.018).expect("finite");
+        let change = Change { value: 0.004, interval, p_value: 0.4, blocks: 32 };
+        let no_difference = Outcome::NoDifferenceSeen { arm: ArmId(1), change, excluded_gain: 0.018 };
+        let answers = [
+            (LiveAnswer::Ended(Outcome::Gain { arm: ArmId(1), change }), AppliedState::InEffect),
+            (LiveAnswer::Ended(Outcome::Loss { arm: ArmId(1), change }), AppliedState::GainLost),
+            (LiveAnswer::Ended(no_difference), AppliedState::GainLost),
+            (LiveAnswer::NotSettled { longest_period_s: 8.0 }, AppliedState::InEffect),
+            (LiveAnswer::Stopped { reason: "it was interrupted".into() }, AppliedState::InEffect),
+        ];
+        for (answer, state) in answers {
+            let mut finding = applied().judge(&[cpus("4-7")], &BTreeMap::new(), None);
+            finding.add_gain(GainCheck { experiment: LiveId("ab12".into()), answer: answer.clone() });
+            assert_eq!(
+                (finding.state, finding.state.is_lost()),
+                (state, state == AppliedState::GainLost),
+                "{answer:?}"
+            );
+        }
+        let mut lost = applied().judge(&[cpus("0-7")], &BTreeMap::new(), None);
+        lost.add_gain(GainCheck { experiment: LiveId("ab12".into()), answer: LiveAnswer::Unfinished });
+        assert_eq!(lost.state, AppliedState::ThreadsLost);
     }
 
     #[test]

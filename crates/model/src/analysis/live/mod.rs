@@ -23,8 +23,8 @@ use crate::values::units::Nanos;
 
 pub use alternatives::alternatives;
 pub use applied::{
-    AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, MovedMemory, UndonePlacement,
-    permanent_lines,
+    AppliedChange, AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, GainCheck, MovedMemory,
+    UndonePlacement, permanent_lines,
 };
 pub use cpu_use::{CpuTotals, CpuUse, PlacementChange};
 pub use findings::AuditFinding;

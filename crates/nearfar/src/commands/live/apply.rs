@@ -1,22 +1,21 @@
-//! `nearfar live apply`, `undo` and `watch`: placements of running services that are kept.
+//! `nearfar live apply` and `undo`: placements of running services that are kept.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use machine::cpuset;
 use machine::service_threads::{FoundMask, Mask};
-use model::analysis::live::{AppliedFinding, AppliedMemory, AppliedPlacement, AppliedState, LiveMemoryNodes};
+use model::analysis::live::{AppliedChange, AppliedMemory, AppliedPlacement, LiveMemoryNodes};
 use model::values::id_set::{CpuSet, NodeSet};
 use model::values::placement::{MemoryPolicy, Placement, Route};
 use model::values::topology::Topology;
 use model::values::units::{Bytes, Nanos};
 
 use crate::app::applied::{Applied, ApplyRequest};
-use crate::app::forwarded_signals;
 use crate::app::live_memory::destination;
 use crate::app::run_guard::{GuardRequest, RunGuard, site};
 use crate::app::target_machine::read_topology;
-use crate::cli::{GlobalArgs, LiveApplyArgs, LiveUndoArgs, LiveWatchArgs, SubjectArgs, TextOrJson};
+use crate::cli::{GlobalArgs, LiveApplyArgs, LiveUndoArgs, SubjectArgs, TextOrJson};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::requests::{self, Subject};
@@ -32,11 +31,25 @@ pub fn apply(args: &LiveApplyArgs, common: &GlobalArgs) -> CommandResult {
     if !args.dry_run {
         subject.check_risks(args.yes)?;
     }
-    let request = request(args, &subject)?;
     if args.dry_run {
-        output::print(&dry_run(&subject, &request)?)?;
+        output::print(&dry_run(&subject, &request(args, &subject)?)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let change = apply_placement(args, &subject, common)?;
+    match args.format {
+        TextOrJson::Json => output::print_json(&report::json::applied_change(&change))?,
+        TextOrJson::Text => output::print(&report::live_applied::change(&change, &output::stdout_style()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Applies a placement instead of one that was applied earlier.
+pub(super) fn apply_placement(
+    args: &LiveApplyArgs,
+    subject: &Subject,
+    common: &GlobalArgs,
+) -> Result<AppliedChange, CliError> {
+    let request = request(args, subject)?;
     let guard = acquire(args.wait, common)?;
     let site = site(None);
     for earlier in Applied::of(&site, request.threads.processes())? {
@@ -46,15 +59,28 @@ pub fn apply(args: &LiveApplyArgs, common: &GlobalArgs) -> CommandResult {
         earlier.undo(&guard.stop, &mut MoveLines::new("moving memory back", common.quiet).observer())?;
     }
     // The earlier placement may have been the one found.
-    let request = self::request(args, &subject)?;
+    let request = self::request(args, subject)?;
     let mut lines = MoveLines::new("moving memory", common.quiet);
     let change = Applied::apply(&site, request, &guard.stop, &mut lines.observer())?;
     guard.release();
-    match args.format {
-        TextOrJson::Json => output::print_json(&report::json::applied_change(&change))?,
-        TextOrJson::Text => output::print(&report::live_applied::change(&change, &output::stdout_style()))?,
+    Ok(change)
+}
+
+/// Undoes the placement of a service, to compare it with the one before.
+///
+/// # Errors
+/// If something is left to undo.
+pub(super) fn undo_placement(subject: &Subject, common: &GlobalArgs) -> Result<(), CliError> {
+    let guard = acquire(true, common)?;
+    for applied in Applied::of(&site(None), subject.threads()?.processes())? {
+        let undone = applied.undo(&guard.stop, &mut MoveLines::new("moving memory back", common.quiet).observer())?;
+        if !undone.is_settled {
+            return Err(CliError::failure(format!("{}: its placement cannot be undone", subject.name))
+                .hint("nearfar live undo states why"));
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    guard.release();
+    Ok(())
 }
 
 /// Takes the machine lock: a change of a placement would disturb a measurement.
@@ -168,7 +194,7 @@ fn dry_run(subject: &Subject, request: &ApplyRequest) -> Result<String, CliError
 
 pub fn undo(args: &LiveUndoArgs, common: &GlobalArgs) -> CommandResult {
     let guard = acquire(args.wait, common)?;
-    let applied = chosen(&site(None), &args.subject)?;
+    let applied = applied_to(&site(None), &args.subject)?;
     let mut undone = Vec::new();
     for applied in applied {
         let mut lines = MoveLines::new("moving memory back", common.quiet);
@@ -184,7 +210,7 @@ pub fn undo(args: &LiveUndoArgs, common: &GlobalArgs) -> CommandResult {
 }
 
 /// Returns the applied placements of a service, or all if none is named.
-fn chosen(site: &machine::undo::SettingsRoot, args: &SubjectArgs) -> Result<Vec<Applied>, CliError> {
+pub(super) fn applied_to(site: &machine::undo::SettingsRoot, args: &SubjectArgs) -> Result<Vec<Applied>, CliError> {
     if is_unnamed(args) {
         return Applied::all(site);
     }
@@ -199,34 +225,9 @@ fn chosen(site: &machine::undo::SettingsRoot, args: &SubjectArgs) -> Result<Vec<
     Ok(applied)
 }
 
-fn is_unnamed(args: &SubjectArgs) -> bool {
+pub(super) fn is_unnamed(args: &SubjectArgs) -> bool {
     let SubjectArgs { pid, unit, cgroup, container, pod } = args;
     pid.is_none() && unit.is_none() && cgroup.is_none() && container.is_none() && pod.is_none()
-}
-
-pub fn watch(args: &LiveWatchArgs) -> CommandResult {
-    let every = Duration::from_nanos(requests::duration("--every", &args.every)?.0);
-    let signals = forwarded_signals::receive()?;
-    loop {
-        let kept = chosen(&site(None), &args.subject)?.into_iter().filter(|applied| !applied.placement.is_experiment);
-        let found: Vec<AppliedFinding> = kept.map(Applied::judge).collect();
-        match args.format {
-            TextOrJson::Json => output::print(&format!("{}\n", report::json::applied_findings(&found)))?,
-            TextOrJson::Text => output::print(&report::live_applied::findings(&found, &output::stdout_style()))?,
-        }
-        if args.once {
-            let is_lost = |finding: &AppliedFinding| {
-                matches!(
-                    finding.state,
-                    AppliedState::ThreadsLost | AppliedState::InterruptsLost | AppliedState::MemoryLost
-                )
-            };
-            return Ok(if found.iter().any(is_lost) { CliStatus::Failure.into() } else { ExitCode::SUCCESS });
-        }
-        if signals.recv_timeout(every).is_ok() {
-            return Ok(CliStatus::Interrupted.into());
-        }
-    }
 }
 
 /// Progress on stderr.
