@@ -45,12 +45,17 @@ fn shortened(command: &str) -> String {
             command.replacen("nearfar map --measure", "nearfar map --measure --smoke", 1)
         }
         "size" => command.replace("--dram 50%,100%", "--dram 100%"),
+        "gate" => command.replace("--budget 20s", "--budget 5s"),
         // Runs until it is interrupted.
         "serve" => command.replacen("nearfar serve", "timeout --preserve-status --signal INT 2 nearfar serve", 1),
         // Explicit sizes take precedence over those of a smoke test.
         "measure" if words[2] != "command" => command
             .replacen("nearfar measure", "nearfar measure --smoke", 1)
             .replace("size=512MiB", "size=16MiB")
+            .replace("size=64MiB", "size=16MiB")
+            .replace("expand:32MiB", "expand:8MiB")
+            .replace("swap:32MiB", "swap:8MiB")
+            .replace("time=1s", "time=200ms")
             .replace("n=4096", "n=512"),
         _ => command.to_string(),
     }
