@@ -5,8 +5,10 @@
 //! share segments, and long ones need several. Connections are identified by their cookies, so that a closed connection
 //! keeps what it has contributed: only what arrives between the last reading and the close is lost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 
 use model::analysis::live::TcpTraffic;
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -16,6 +18,7 @@ use netlink_packet_sock_diag::inet::nlas::Nla;
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// A counter that cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,8 @@ pub enum TcpRequestsError {
     NotListening(u16),
     #[error("cannot read the counters of TCP connections (NETLINK_SOCK_DIAG): {0}")]
     Kernel(#[from] io::Error),
+    #[error("cannot enter the network namespace of process {pid}: {cause}")]
+    Namespace { pid: u32, cause: io::Error },
     #[error("the kernel sent an unknown message about TCP connections: {0}")]
     Message(String),
 }
@@ -62,9 +67,35 @@ impl TcpRequests {
         if port == 0 {
             return Err(TcpRequestsError::NotListening(port));
         }
-        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        Self::begin(port, socket()?)
+    }
+
+    /// Does the same for a service with these processes, which may be in another network namespace, such as that of a
+    /// container.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and if the namespace may not be entered.
+    pub fn open_for(port: u16, pids: &[u32]) -> Result<Self, TcpRequestsError> {
+        let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let own = namespace("self");
+        let others: BTreeMap<_, u32> =
+            pids.iter().filter_map(|pid| Some((namespace(&pid.to_string())?, *pid))).collect();
+        let mut refused = None;
+        for (_, pid) in others.into_iter().filter(|(other, _)| Some(other) != own.as_ref()) {
+            match socket_in(pid).and_then(|socket| Self::begin(port, socket)) {
+                Err(TcpRequestsError::NotListening(_)) => {}
+                Err(error) => refused = Some(error),
+                opened => return opened,
+            }
+        }
+        let here = Self::open(port);
+        match refused {
+            Some(error) if here.is_err() => Err(error),
+            _ => here,
+        }
+    }
+
+    fn begin(port: u16, socket: Socket) -> Result<Self, TcpRequestsError> {
         let mut requests = Self { port, socket, seen: HashMap::new(), traffic: TcpTraffic::default() };
         if requests.sockets(&StateFlags::LISTEN)?.is_empty() {
             return Err(TcpRequestsError::NotListening(port));
@@ -129,6 +160,25 @@ impl TcpRequests {
             }
         }
     }
+}
+
+/// Opens a connection to the kernel. It reports the network namespace in which it was opened.
+fn socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Does the same in the network namespace of a process. Only a separate thread enters it.
+fn socket_in(pid: u32) -> Result<Socket, TcpRequestsError> {
+    let refused = |cause: io::Error| TcpRequestsError::Namespace { pid, cause };
+    let namespace = File::open(format!("/proc/{pid}/ns/net")).map_err(refused)?;
+    let enter = move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+        socket()
+    };
+    std::thread::spawn(enter).join().expect("it does not panic").map_err(refused)
 }
 
 /// States in which a connection has counters. `TIME_WAIT` has none.

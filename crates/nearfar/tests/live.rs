@@ -476,6 +476,48 @@ fn guard_that_is_violated_from_the_beginning_ends_the_experiment() {
     assert_eq!(allowed(&service.pid()), found);
 }
 
+/// Sends requests to itself on a port of its network namespace, which it prints.
+const SERVER: &str = "\
+import fcntl, socket, struct, sys, threading
+# SIOCSIFFLAGS: IFF_UP of the loopback interface.
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh', b'lo', 1))
+listener = socket.create_server(('127.0.0.1', 0))
+def answer():
+    connection, _ = listener.accept()
+    while connection.recv(1): connection.send(b'!')
+threading.Thread(target=answer, daemon=True).start()
+client = socket.create_connection(listener.getsockname())
+print(listener.getsockname()[1], flush=True)
+while True:
+    client.send(b'?')
+    client.recv(1)
+";
+
+#[test]
+fn requests_in_another_network_namespace_are_counted() {
+    let name = "requests_in_another_network_namespace_are_counted";
+    let mut command = Command::new("unshare");
+    command.args(["--net", "python3", "-c", SERVER]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let Ok(server) = command.spawn() else { return println!("skipped: {name}: no unshare (util-linux)") };
+    let mut service = Running(server);
+    let mut port = String::new();
+    let stdout = service.0.stdout.as_mut().expect("a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut port).expect("it prints its port");
+    if port.is_empty() {
+        return println!("skipped: {name}: no network namespace can be made, or no python3");
+    }
+    let Some(last) = last_cpu(&allowed(&service.pid())) else { return println!("skipped: {name}: it needs two CPUs") };
+    let (pid, metric) = (service.pid(), format!("tcp:{}", port.trim()));
+    let counted = |pid: &str| {
+        let args = ["live", "try", "--pid", pid, "--metric", &metric, "--placement", &last, "--dry-run"];
+        Command::new(env!("CARGO_BIN_EXE_nearfar")).args(args).output().expect("the program starts")
+    };
+    let output = counted(&pid);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let other = Running::start("sleep", &["600"]);
+    assert!(stderr(&counted(&other.pid())).contains("no service listens on port"), "the port is only there");
+}
+
 #[test]
 fn dry_run_lists_the_system_calls_and_changes_nothing() {
     let sleeping = Running::start("sleep", &["600"]);

@@ -15,6 +15,7 @@ use model::hint::Hinted;
 use model::values::live_metric::{MetricSource, SeriesKind, SeriesSum};
 use regex::Regex;
 
+use crate::app::applied::pids;
 use crate::app::exporter::Exporter;
 use crate::error::CliError;
 
@@ -124,7 +125,9 @@ impl LiveMeter {
 impl Source {
     fn open(source: &MetricSource, threads: &ServiceThreads) -> Result<Self, String> {
         match source {
-            MetricSource::Tcp { port } => TcpRequests::open(*port).map(Self::Tcp).map_err(|error| error.to_string()),
+            MetricSource::Tcp { port } => {
+                TcpRequests::open_for(*port, &pids(threads)).map(Self::Tcp).map_err(|error| error.to_string())
+            }
             MetricSource::Prometheus { url, series } => Ok(Self::Prometheus(Exporter::new(url, series))),
             MetricSource::Log { file, pattern } => {
                 let pattern = pattern.as_deref().map(regex::bytes::Regex::new).transpose();
