@@ -13,8 +13,7 @@ use model::import::unixbench::IndexTable;
 use model::placements::measured_map::{MeasuredMap, measured_map};
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, RunSummary, TrialRecord};
-use model::values::trial::Grade;
-use report::html::{LiveSection, ReportPage, RunSection, ServedHeader, TableSection};
+use report::html::{InvalidTrial, LiveSection, ReportPage, RunSection, ServedHeader, TableSection};
 use store::{Store, TrialColumns};
 
 use crate::app::results_file::readable_runs;
@@ -97,8 +96,7 @@ fn page(content: &PageContent, served: Option<ServedHeader>) -> String {
 /// A run with everything that a page shows.
 pub struct LoadedRun {
     pub record: RunRecord,
-    /// The trials that pages list: all trials of a search, and the invalid trials of other runs.
-    trials: Vec<TrialRecord>,
+    invalid: Vec<InvalidTrial>,
     finding: RunFinding,
     comparison: Option<Comparison>,
     index: Option<IndexTable>,
@@ -110,11 +108,13 @@ pub struct LoadedRun {
 impl LoadedRun {
     /// Reads the trials of a run one by one, and analyses them. `names` is for the JSON, which names the trials.
     pub fn new(store: &Store, record: RunRecord, names: TrialNames, suspect: SuspectTrials) -> Result<Self, CliError> {
-        let (mut summary, mut trials) = (RunSummariser::new(&record.plan, names), Vec::new());
+        let mut summary = RunSummariser::new(&record.plan, names);
+        let (mut invalid, mut raced) = (Vec::new(), Vec::new());
         let visit = |trial: TrialRecord| {
             summary.add(&trial);
-            if record.plan.race.is_some() || trial.verdict.grade == Grade::Invalid {
-                trials.push(trial);
+            invalid.extend(InvalidTrial::of(&record, &trial));
+            if record.plan.race.is_some() {
+                raced.push(trial);
             }
             ControlFlow::Continue(())
         };
@@ -126,10 +126,10 @@ impl LoadedRun {
         let runs = [ComparedRun { record: &record, finding: &finding }];
         let comparison = planned(&runs, &record.plan).map(Comparison::main_metrics);
         let index = planned_index(&runs, &record.plan);
-        let answer = PlaceResult::of(&record, &trials);
+        let answer = PlaceResult::of(&record, &raced);
         let size = comparison.as_ref().and_then(|comparison| SizeAnswer::of(&record.plan, &finding, comparison));
         let map = measured_map(&record.plan, &record.machine.topology, &finding);
-        Ok(Self { record, trials, finding, comparison, index, answer, size, map })
+        Ok(Self { record, invalid, finding, comparison, index, answer, size, map })
     }
 
     /// Returns the result in one sentence; `None` without a result.
@@ -157,7 +157,7 @@ impl LoadedRun {
             answer: self.answer.as_ref(),
             size: self.size.as_ref(),
             map: self.map.as_ref(),
-            trials: &self.trials,
+            invalid: &self.invalid,
         }
     }
 }

@@ -28,6 +28,7 @@ use model::placements::measured_map::MeasuredMap;
 use model::values::comparison::Comparison;
 use model::values::record::{ImportedTable, RunRecord, TrialRecord};
 use model::values::stamp::Stamp;
+use model::values::trial::{Grade, Role};
 
 use crate::answer::answer;
 use crate::changes;
@@ -89,8 +90,32 @@ pub struct RunSection<'a> {
     pub size: Option<&'a SizeAnswer>,
     /// The measured map of the machine, if it measured one.
     pub map: Option<&'a MeasuredMap>,
-    /// Its trials, which state the samples that were disturbed.
-    pub trials: &'a [TrialRecord],
+    /// Its trials that do not count.
+    pub invalid: &'a [InvalidTrial],
+}
+
+/// A trial that does not count, as a page lists it.
+#[derive(Clone, Debug)]
+pub struct InvalidTrial {
+    pub(crate) position: u32,
+    pub(crate) test: String,
+    pub(crate) placement: String,
+    pub(crate) repetition: u32,
+    pub(crate) reasons: String,
+}
+
+impl InvalidTrial {
+    /// Returns `None` for a trial that counts, and for warm-ups.
+    pub fn of(record: &RunRecord, trial: &TrialRecord) -> Option<Self> {
+        let TrialRecord { position, trial, verdict, .. } = trial;
+        (trial.role == Role::Measured && verdict.grade == Grade::Invalid).then(|| Self {
+            position: *position,
+            test: record.plan.cells.get(trial.cell).map_or(&trial.workload, |cell| &cell.test).clone(),
+            placement: trial.placement.name.clone(),
+            repetition: trial.block,
+            reasons: verdict.reasons.join("; "),
+        })
+    }
 }
 
 /// An imported table with the comparison of its columns.

@@ -6,10 +6,9 @@ use model::analysis::finding::{CellFinding, RunFinding, SUSPECT_LEFT_OUT, load_b
 use model::analysis::place::PlaceResult;
 use model::values::placement::Placement;
 use model::values::plan::test_title;
-use model::values::record::{RunRecord, TrialRecord, VerdictCounts};
+use model::values::record::{RunRecord, VerdictCounts};
 use model::values::settings::{FactValue, Settings};
 use model::values::shell::quote_argv;
-use model::values::trial::{Grade, Role};
 
 use super::figure::FigurePart;
 use super::load::loads;
@@ -20,7 +19,7 @@ use super::size::SizePart;
 use super::stacked::{BARS_MAX, ROWS_MAX, StackedFigure};
 use super::sweep;
 use super::table::HtmlTable;
-use super::{ComparedPart, PageLimits, RunSection};
+use super::{ComparedPart, InvalidTrial, PageLimits, RunSection};
 use crate::figure_style::Theme;
 use crate::grid::{Grid, GridCell};
 use crate::map as maps;
@@ -96,7 +95,7 @@ pub(crate) struct RunPart {
 impl RunPart {
     /// `before` are the runs above it on the page, whose machine it may share.
     pub(crate) fn new(section: &RunSection, before: &[RunSection], limits: &PageLimits) -> Self {
-        let RunSection { record, finding, comparison, answer, size, map, trials } = section;
+        let RunSection { record, finding, comparison, answer, size, map, invalid } = section;
         let same = before.iter().find(|other| other.record.machine.topology == record.machine.topology);
         let mut figures = figures(section, limits);
         let figures_left_out = figures.len().saturating_sub(FIGURES_MAX);
@@ -132,8 +131,7 @@ impl RunPart {
             validity: validity(finding),
             caveats: table("Limitations of these results", caveats_grid(finding), limits.rows),
             invalid_trials: table("Why trials were suspect or invalid", invalid_trials, limits.rows),
-            invalid: table("Trials that do not count", invalid_grid(record, trials), limits.rows)
-                .map(HtmlTable::folded),
+            invalid: table("Trials that do not count", invalid_grid(invalid), limits.rows).map(HtmlTable::folded),
             skipped: table(
                 "Not available on this machine",
                 skipped_grid(&finding.skipped).without_repeats(1),
@@ -370,21 +368,15 @@ fn legend(record: &RunRecord) -> Vec<(String, String)> {
     if (2..=LEGEND_MAX).contains(&all.len()) { all } else { Vec::new() }
 }
 
-fn invalid_grid(record: &RunRecord, trials: &[TrialRecord]) -> Grid {
+fn invalid_grid(trials: &[InvalidTrial]) -> Grid {
     let mut grid =
         Grid::new(&["trial", "test", "placement", "repetition", "reasons"]).numbers(&["trial", "repetition"]);
-    let counts = |trial: &&TrialRecord| trial.trial.role == Role::Measured && trial.verdict.grade == Grade::Invalid;
-    for trial in trials.iter().filter(counts) {
-        let test = record.plan.cells.get(trial.trial.cell).map_or(&trial.trial.workload, |cell| &cell.test);
-        let texts = [
-            &trial.position.to_string(),
-            test,
-            &trial.trial.placement.name,
-            &trial.trial.block.to_string(),
-            &trial.verdict.reasons.join("; "),
-        ];
-        grid.rows.push(texts.iter().map(|text| GridCell::plain(text)).collect());
-    }
+    let row = |trial: &InvalidTrial| {
+        let InvalidTrial { position, test, placement, repetition, reasons } = trial;
+        let texts = [&position.to_string(), test, placement, &repetition.to_string(), reasons];
+        texts.iter().map(|text| GridCell::plain(text)).collect()
+    };
+    grid.rows = trials.iter().map(row).collect();
     grid
 }
 

@@ -13,6 +13,7 @@ use model::values::units::{Bytes, Nanos};
 use model::values::workload::{
     Better, MetricSpec, ParameterKind, ParameterSpec, Parameters, Reduce, Value, WorkloadSpec,
 };
+use report::html::InvalidTrial;
 
 use crate::machines;
 
@@ -20,6 +21,7 @@ use crate::machines;
 pub struct Run {
     pub record: RunRecord,
     pub trials: Vec<TrialRecord>,
+    pub invalid: Vec<InvalidTrial>,
     pub finding: RunFinding,
     pub comparison: Option<Comparison>,
 }
@@ -58,7 +60,8 @@ pub fn finished(record: RunRecord, trials: Vec<TrialRecord>, compared: bool) -> 
         history: &[],
     };
     let comparison = compared.then(|| compare(&runs, &request).unwrap());
-    Run { record, trials, finding, comparison }
+    let invalid = trials.iter().filter_map(|trial| InvalidTrial::of(&record, trial)).collect();
+    Run { record, trials, invalid, finding, comparison }
 }
 
 pub fn specs() -> Vec<WorkloadSpec> {

@@ -18,7 +18,7 @@ fn section(run: &Run) -> RunSection<'_> {
         answer: None,
         size: None,
         map: None,
-        trials: &run.trials,
+        invalid: &run.invalid,
     }
 }
 

@@ -289,7 +289,7 @@ fn page(run: &Run, answer: &PlaceResult) -> String {
         answer: Some(answer),
         size: None,
         map: None,
-        trials: &run.trials,
+        invalid: &run.invalid,
     };
     render(&ReportPage { runs: vec![section], generated_by: "nearfar".into(), ..ReportPage::default() })
 }
