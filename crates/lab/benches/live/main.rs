@@ -1,4 +1,5 @@
 //! Measures what whole experiments on simulated services claim: the wash-out is measured, then placements are compared.
+//! Next to them, the choice from a single window of 30 s per placement, as autopin+ makes it.
 //!
 //!   cargo bench -p lab --bench live -- [--repeats 400]
 //!
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lab::live::{LiveObserver, LiveProgress, LiveRun, run};
+use lab::live::{LiveObserver, LiveProgress, LiveRun, LiveService, run};
 use model::analysis::live::{LiveAnswer, LivePeriod, LivePlan, LiveState};
 use model::stats::statistics::median;
 use model::stats::switchback::{ArmId, Outcome};
@@ -22,6 +23,7 @@ use shared::{Size, size};
 
 const BUDGET: Duration = Duration::from_secs(15 * 60);
 const GAIN: f64 = 0.03;
+const WINDOW: Duration = Duration::from_secs(30);
 /// Targets, in percent.
 const FALSE_MAX: f64 = 5.0;
 const FOUND_MIN: f64 = 90.0;
@@ -67,6 +69,17 @@ fn main() -> ExitCode {
             met &= is_met || !kind.has_targets;
         }
     }
+    println!("\nsingle windows of {WINDOW:?}: percent of {repeats} choices\n");
+    println!("{:<16} {:>12} {:>6} {:>8}", "service", "alternatives", "gain", "chosen");
+    for kind in &KINDS {
+        for (alternatives, gain) in [(1, 0.0), (3, 0.0), (1, GAIN), (3, GAIN)] {
+            let is_chosen = |arm: u32| if gain > 0.0 { arm == 1 } else { arm != 0 };
+            let seeds = (0..repeats).map(|repeat| FIRST_SEED + repeat as u64);
+            let chosen = seeds.filter(|seed| is_chosen(fastest_window(kind, alternatives, gain, *seed))).count();
+            let (gain, chosen) = (format!("{:.0} %", 100.0 * gain), 100.0 * chosen as f64 / repeats as f64);
+            println!("{:<16} {alternatives:>12} {gain:>6} {chosen:>8.1}", kind.name);
+        }
+    }
     if met || is_smoke { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -94,6 +107,21 @@ fn experiment(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> LiveRun {
     let mut service = Simulated::new(kind, alternatives, gain, seed);
     let plan = LivePlan { alternatives, seed, budget: BUDGET, better: Better::Higher };
     run(&mut service, LiveState::new(plan), &AtomicBool::new(false), &mut Ignored)
+}
+
+/// Returns the placement with the highest rate in one window each. The one found is first.
+fn fastest_window(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> u32 {
+    let mut service = Simulated::new(kind, alternatives, gain, seed);
+    let mut rate = |arm: u32| {
+        service.place(ArmId(arm)).expect("it can be placed");
+        let (before, end) = (service.read().expect("a reading"), service.now() + WINDOW);
+        service.wait_until(end);
+        let after = service.read().expect("a reading");
+        (after.total - before.total) / (after.base - before.base)
+    };
+    let rates: Vec<f64> = (0..=alternatives).map(&mut rate).collect();
+    let best = (0..).zip(&rates).max_by(|(_, a), (_, b)| a.total_cmp(b));
+    best.map_or(0, |(arm, _)| arm)
 }
 
 /// Stores and shows nothing.
