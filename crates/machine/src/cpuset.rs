@@ -15,7 +15,7 @@ use crate::sysfs;
 
 /// Time limit for a command of systemd.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time in which systemd passes a property to the kernel, and interval between checks.
+/// Time limit for systemd to pass a property on to the kernel, and interval between checks.
 const EFFECT_TIMEOUT: Duration = Duration::from_secs(5);
 const EFFECT_POLL: Duration = Duration::from_millis(10);
 /// Where cgroups of version 2 are mounted, without the slash before `sys`.

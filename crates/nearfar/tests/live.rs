@@ -13,7 +13,7 @@ use model::values::id_set::CpuSet;
 use serde_json::Value;
 
 use crate::rights::is_root;
-use crate::running::{Running, allowed};
+use crate::running::{Running, allowed, signal, wait_for};
 
 fn nearfar(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nearfar")).args(["live", "audit"]).args(args).output().expect("the program starts")
@@ -124,11 +124,6 @@ fn try_command(state: &Path, pid: &str, placement: &str) -> Command {
     command
 }
 
-fn signal(process: &Child, name: &str) {
-    let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
-    assert!(sent.is_ok_and(|status| status.success()));
-}
-
 /// Returns what a process that has ended printed on stderr.
 fn messages(mut process: Child) -> String {
     let mut text = String::new();
@@ -142,15 +137,6 @@ struct Trying {
     state: tempfile::TempDir,
     service: Running,
     found: String,
-}
-
-/// Waits until a condition holds.
-fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !holds() {
-        assert!(std::time::Instant::now() < end, "timed out: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 impl Trying {

@@ -4,15 +4,11 @@ mod running;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::running::{Running, allowed};
-
-/// Time limit for a change that another process makes.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::running::{Running, allowed, signal, wait_for};
 
 /// A process, and a directory for the undo journal and the results.
 struct Service {
@@ -120,7 +116,7 @@ fn lost_and_ended_placements_are_reported() {
     assert_eq!(service.applied_dirs(), 0);
 }
 
-/// While the gain is measured, the service has the placement and the one before in turn.
+/// While the gain is measured, the service alternates between the placement and the previous one.
 #[test]
 fn placement_is_applied_again_after_its_gain_was_measured() {
     let Some(service) = Service::start("placement_is_applied_again_after_its_gain_was_measured") else { return };
@@ -129,14 +125,9 @@ fn placement_is_applied_again_after_its_gain_was_measured() {
     let args = ["watch", "--once", "--pid", &pid, "--metric", "command:cat /proc/uptime"];
     let watch = service.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     for expected in [&service.found, &service.cpu, &service.found] {
-        let end = Instant::now() + TIMEOUT;
-        while allowed(&pid) != *expected {
-            assert!(Instant::now() < end, "the service never had {expected}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("the service is placed", || allowed(&pid) == *expected);
     }
-    let sent = Command::new("kill").args(["-INT", &watch.id().to_string()]).status().expect("kill starts");
-    assert!(sent.success());
+    signal(&watch, "-INT");
     let output = watch.wait_with_output().expect("it ends");
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{stderr}");
@@ -155,8 +146,7 @@ fn watch_continues_if_the_metric_cannot_be_read() {
     // The finding, after the error.
     BufReader::new(watch.stdout.as_mut().expect("a pipe")).read_line(&mut shown).expect("a line");
     assert!(shown.contains("in effect"), "{shown}");
-    let sent = Command::new("kill").args(["-INT", &watch.id().to_string()]).status().expect("kill starts");
-    assert!(sent.success());
+    signal(&watch, "-INT");
     let output = watch.wait_with_output().expect("it ends");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(130) && stderr.contains("--metric 'command:false'"), "{stderr}");

@@ -39,8 +39,7 @@ pub fn change(change: &AppliedChange, style: &TextStyle) -> String {
     let options = clean(&quote_argv(&placement.options));
     out += &paragraph(&format!("Undo it with nearfar live undo {options}"), style);
     if let [first, rest @ ..] = change.permanent.as_slice() {
-        let event =
-            if matches!(placement.cpuset, Some(CpusetOwner::Unit(_))) { "reboot" } else { "restart of the service" };
+        let event = if placement.is_kept_by_systemd() { "reboot" } else { "restart of the service" };
         out += &format!("\nTo keep it after a {event}:\n\n");
         out += &format!("    {}\n", clean(first));
         out += &rest.iter().map(|line| format!("        {}\n", clean(line))).collect::<String>();
@@ -122,7 +121,7 @@ fn sentence(finding: &AppliedFinding) -> String {
             );
             with_symbol(&text, Tone::Warning)
         }
-        AppliedState::Ended if matches!(placement.cpuset, Some(CpusetOwner::Unit(_))) => {
+        AppliedState::Ended if placement.is_kept_by_systemd() => {
             format!("{subject}: does not run; systemd places it on {cpus} when it starts")
         }
         AppliedState::Ended => format!("{subject}: has ended"),

@@ -109,7 +109,7 @@ fn experiment(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> LiveRun {
     run(&mut service, LiveState::new(plan), &AtomicBool::new(false), &mut Ignored)
 }
 
-/// Returns the placement with the highest rate in one window each. The one found is first.
+/// Measures each placement in a single window, the one found first, and returns the fastest.
 fn fastest_window(kind: &Kind, alternatives: u32, gain: f64, seed: u64) -> u32 {
     let mut service = Simulated::new(kind, alternatives, gain, seed);
     let mut rate = |arm: u32| {

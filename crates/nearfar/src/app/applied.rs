@@ -135,8 +135,7 @@ impl Applied {
         let AppliedPlacement { options, cpus, memory: on, .. } = &applied.placement;
         let permanent = permanent_lines(options, cpus, on.as_ref().map(|memory| &memory.nodes));
         let interrupt_lines = applied.placement.interrupt_lines();
-        let is_limited = applied.placement.memory.as_ref().is_some_and(|memory| memory.is_limited);
-        let numa_balancing = moved.is_some() && !is_limited && numa_balancing_is_on();
+        let numa_balancing = moved.is_some() && applied.placement.limited_nodes().is_none() && numa_balancing_is_on();
         Ok(AppliedChange {
             finding: applied.judge_with(memory.as_ref()),
             moved,
@@ -188,8 +187,7 @@ impl Applied {
         // Catches threads that were created meanwhile.
         place().map_err(cannot_apply)?;
         // After the memory was moved: the kernel would do it at once, and the service would wait.
-        let nodes = self.placement.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| &memory.nodes);
-        if let Some((owner, nodes)) = cpuset.zip(nodes) {
+        if let Some((owner, nodes)) = cpuset.zip(self.placement.limited_nodes()) {
             self.limit(&mut settings, owner, CpusetResource::MemoryNodes, &nodes.to_string())?;
         }
         settings.keep();

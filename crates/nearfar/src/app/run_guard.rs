@@ -394,19 +394,21 @@ impl Signals {
         Ok(Self { stop, second })
     }
 
-    /// Makes a second signal wait until settings are restored.
-    fn defer_exit(&self) {
+    fn ignore_second(&self) {
         self.second.iter().for_each(|id| {
             unregister(*id);
         });
+    }
+
+    /// Makes a second signal wait until settings are restored.
+    fn defer_exit(&self) {
+        self.ignore_second();
         EXITS_AT_ONCE.store(false, Ordering::Relaxed);
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.second.iter().for_each(|id| {
-            unregister(*id);
-        });
+        self.ignore_second();
     }
 }

@@ -140,6 +140,7 @@ fn device_options(placement: &LivePlacement) -> Vec<String> {
 
 fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Experiment, CliError> {
     let budget = requests::duration("--budget", &args.budget)?;
+    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
     let threads = subject.threads()?;
     let ended = || CliError::failure(format!("{} has ended", subject.name));
     let (found, service) = (threads.found().ok_or_else(ended)?, threads.identity().ok_or_else(ended)?);
@@ -162,7 +163,7 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         Some(stored) => stored.record.setup.placements.clone(),
         None => placements(args, subject, &found)?,
     };
-    let kind = metric(&args.metric)?.kind();
+    let kind = metric.kind();
     let setup = LiveSetup {
         subject: subject.name.clone(),
         service,
@@ -173,21 +174,26 @@ fn plan(args: &LiveTryArgs, subject: &Subject, common: &GlobalArgs) -> Result<Ex
         pinned_threads: found.others.values().sum(),
     };
     check_budget(&args.budget, &LivePlan::new(&request, &setup))?;
-    let (meter, guards) = meters(args, &threads)?;
+    let (meter, guards) = meters(args, &metric, rules, &threads)?;
     Ok(Experiment { threads, found, request, setup, resumed, meter, guards })
 }
 
 /// Checks that the metric and the guards can be read.
 fn check_sources(args: &LiveTryArgs, subject: &Subject) -> Result<(), CliError> {
-    meters(args, &subject.threads()?).map(|_| ())
+    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
+    meters(args, &metric, rules, &subject.threads()?).map(|_| ())
 }
 
 /// Opens the sources of the metric and of the guards.
-fn meters(args: &LiveTryArgs, threads: &ServiceThreads) -> Result<(LiveMeter, Vec<(GuardRule, LiveMeter)>), CliError> {
-    let (metric, rules) = (metric(&args.metric)?, guards(&args.guards)?);
+fn meters(
+    args: &LiveTryArgs,
+    metric: &MetricSource,
+    rules: Vec<GuardRule>,
+    threads: &ServiceThreads,
+) -> Result<(LiveMeter, Vec<(GuardRule, LiveMeter)>), CliError> {
     let option = format!("--metric '{}'", args.metric);
     let limit = if rules.is_empty() { METRIC_LIMIT } else { READ_LIMIT };
-    let mut meter = LiveMeter::open(&option, &metric, threads, limit)?;
+    let mut meter = LiveMeter::open(&option, metric, threads, limit)?;
     meter.check_counter(&option)?;
     let mut guards = Vec::new();
     for rule in rules {

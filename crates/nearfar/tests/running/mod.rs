@@ -1,6 +1,7 @@
 //! Processes that tests examine and place.
 
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A process that is ended with the test.
 pub struct Running(pub Child);
@@ -27,4 +28,19 @@ impl Drop for Running {
 pub fn allowed(pid: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim().into()
+}
+
+/// Sends a signal, such as `-INT`.
+pub fn signal(process: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &process.id().to_string()]).status();
+    assert!(sent.is_ok_and(|status| status.success()));
+}
+
+/// Waits until a condition holds.
+pub fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "timed out: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -127,11 +127,20 @@ impl AppliedPlacement {
         quote_argv(&words)
     }
 
+    /// Returns the nodes to which its cpuset limits new memory.
+    pub fn limited_nodes(&self) -> Option<&NodeSet> {
+        self.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| &memory.nodes)
+    }
+
+    /// Returns whether systemd limits the service, also after a restart.
+    pub fn is_kept_by_systemd(&self) -> bool {
+        matches!(self.cpuset, Some(CpusetOwner::Unit(_)))
+    }
+
     /// Returns the commands that limit the service by its cpuset, with those for its CPUs if they change.
     pub fn cpuset_commands(&self, with_cpus: bool) -> Vec<String> {
         let Some(owner) = &self.cpuset else { return Vec::new() };
-        let nodes = self.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| memory.nodes.to_string());
-        let nodes = nodes.map(|nodes| owner.command(CpusetResource::MemoryNodes, &nodes));
+        let nodes = self.limited_nodes().map(|nodes| owner.command(CpusetResource::MemoryNodes, &nodes.to_string()));
         let cpus = with_cpus.then(|| owner.command(CpusetResource::Cpus, &self.cpus.to_string()));
         cpus.into_iter().chain(nodes).collect()
     }

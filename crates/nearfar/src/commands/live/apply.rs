@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use machine::cpuset;
 use machine::service_threads::{FoundMask, Mask};
-use model::analysis::live::{AppliedChange, AppliedMemory, AppliedPlacement, LiveMemoryNodes};
+use model::analysis::live::{AppliedChange, AppliedMemory, AppliedPlacement, LiveMemoryNodes, UndonePlacement};
 use model::values::id_set::{CpuSet, NodeSet};
 use model::values::placement::{MemoryPolicy, Placement, Route};
 use model::values::topology::Topology;
@@ -56,7 +56,7 @@ pub(super) fn apply_placement(
         if !common.quiet {
             message!("{}: undoing {}, which was applied earlier", subject.name, earlier.placement.placement);
         }
-        earlier.undo(&guard.stop, &mut MoveLines::new("moving memory back", common.quiet).observer())?;
+        undo_one(earlier, &guard, common)?;
     }
     // The earlier placement may have been the one found.
     let request = self::request(args, subject)?;
@@ -66,6 +66,11 @@ pub(super) fn apply_placement(
     Ok(change)
 }
 
+fn undo_one(applied: Applied, guard: &RunGuard, common: &GlobalArgs) -> Result<UndonePlacement, CliError> {
+    let mut lines = MoveLines::new("moving memory back", common.quiet);
+    applied.undo(&guard.stop, &mut lines.observer())
+}
+
 /// Undoes the placement of a service, to compare it with the one before.
 ///
 /// # Errors
@@ -73,8 +78,7 @@ pub(super) fn apply_placement(
 pub(super) fn undo_placement(subject: &Subject, common: &GlobalArgs) -> Result<(), CliError> {
     let guard = acquire(true, common)?;
     for applied in Applied::of(&site(None), subject.threads()?.processes())? {
-        let undone = applied.undo(&guard.stop, &mut MoveLines::new("moving memory back", common.quiet).observer())?;
-        if !undone.is_settled {
+        if !undo_one(applied, &guard, common)?.is_settled {
             return Err(CliError::failure(format!("{}: its placement cannot be undone", subject.name))
                 .hint("nearfar live undo states why"));
         }
@@ -195,11 +199,7 @@ fn dry_run(subject: &Subject, request: &ApplyRequest) -> Result<String, CliError
 pub fn undo(args: &LiveUndoArgs, common: &GlobalArgs) -> CommandResult {
     let guard = acquire(args.wait, common)?;
     let applied = applied_to(&site(None), &args.subject)?;
-    let mut undone = Vec::new();
-    for applied in applied {
-        let mut lines = MoveLines::new("moving memory back", common.quiet);
-        undone.push(applied.undo(&guard.stop, &mut lines.observer())?);
-    }
+    let undone = applied.into_iter().map(|applied| undo_one(applied, &guard, common)).collect::<Result<Vec<_>, _>>()?;
     guard.release();
     match args.format {
         TextOrJson::Json => output::print_json(&report::json::undone(&undone))?,
