@@ -18,10 +18,15 @@ pub const DIED: i32 = 125;
 const BOOTS_MAX: u32 = 3;
 /// The library that the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
-/// CPUs of this machine per guest. Its emulator uses little more than one on average.
-const CPUS_PER_GUEST: usize = 1;
-/// Number of guests that run.
-static GUESTS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+/// Guests that run at once, per two CPUs of this machine. A guest waits for a third of its time.
+const GUESTS_PER_TWO_CPUS: usize = 3;
+static GUESTS: (Mutex<Guests>, Condvar) = (Mutex::new(Guests { running: 0, long_waiting: 0 }), Condvar::new());
+
+struct Guests {
+    running: usize,
+    /// Jobs with [`Boot::is_long`] that have not started.
+    long_waiting: usize,
+}
 
 /// A machine to boot, and a job for it.
 #[derive(Default)]
@@ -32,6 +37,8 @@ pub struct Boot<'a> {
     pub job: &'a str,
     /// Destination of the guest's results file, if it is needed after the boot.
     pub store: Option<&'a Path>,
+    /// Whether the job takes longer than others, and therefore starts before them.
+    pub is_long: bool,
 }
 
 /// The steps of a job, by name, and the trials of those that measured.
@@ -50,7 +57,7 @@ pub struct Step {
 /// # Errors
 /// The requirement that this machine lacks.
 pub fn boot(boot: &Boot<'_>) -> Result<JobOutput, String> {
-    let _permit = Permit::wait();
+    let _permit = Permit::wait(boot.is_long);
     let meddle = meddle()?;
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let own_store = directory.path().join("results.db");
@@ -108,21 +115,26 @@ pub fn disk(directory: &Path) -> Result<String, String> {
 struct Permit;
 
 impl Permit {
-    fn wait() -> Self {
-        let most = std::thread::available_parallelism().map_or(1, |cpus| (cpus.get() / CPUS_PER_GUEST).max(1));
-        let (running, changed) = &GUESTS;
-        let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = changed.wait_while(running, |running| *running == most);
-        *free.unwrap_or_else(PoisonError::into_inner) += 1;
+    fn wait(is_long: bool) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let most = (cpus * GUESTS_PER_TWO_CPUS / 2).max(1);
+        let (guests, changed) = &GUESTS;
+        let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.long_waiting += usize::from(is_long);
+        let must_wait = |guests: &mut Guests| guests.running == most || (guests.long_waiting > 0 && !is_long);
+        let mut guests = changed.wait_while(guests, must_wait).unwrap_or_else(PoisonError::into_inner);
+        guests.long_waiting -= usize::from(is_long);
+        guests.running += 1;
+        changed.notify_all();
         Self
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let (running, changed) = &GUESTS;
-        *running.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        changed.notify_one();
+        let (guests, changed) = &GUESTS;
+        guests.lock().unwrap_or_else(PoisonError::into_inner).running -= 1;
+        changed.notify_all();
     }
 }
 
@@ -150,7 +162,7 @@ fn crash_message(stderr: &str) -> &str {
 
 /// Boots a guest whose first process does nothing, and returns the output of `scripts/guest`.
 pub fn boot_in_vain(boot_limit: &str) -> std::io::Result<Output> {
-    let _permit = Permit::wait();
+    let _permit = Permit::wait(false);
     Command::new(Path::new(ROOT).join("scripts/guest"))
         .args(["--program", env!("CARGO_BIN_EXE_nearfar"), "--offline", "--boot-limit", boot_limit])
         .args(["--append", "rdinit=/bin/cat", "true"])

@@ -28,7 +28,7 @@ fn boots_with_different_parameters_are_separate_columns() {
     ];
     for (flags, nodes, file, next) in [(&plain[..], 1, "plain.db", next[0]), (&fake, 4, "fake.db", next[1])] {
         let store = directory.path().join(file);
-        let job = match boot(&Boot { flags, job: include_str!("boot.sh"), store: Some(&store) }) {
+        let job = match boot(&Boot { flags, job: include_str!("boot.sh"), store: Some(&store), ..Boot::default() }) {
             Ok(job) => job,
             Err(reason) => return println!("skipped: {name}: {reason}"),
         };

@@ -12,7 +12,7 @@ static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let drive = disk(directory.path())?;
     // Debian's cloud kernel is built without zswap.
     let flags = ["--shape", "plain", "--kernel", "full", "--qemu", &drive];
-    boot(&Boot { flags: &flags, job: include_str!("expand.sh"), store: None })
+    boot(&Boot { flags: &flags, job: include_str!("expand.sh"), ..Boot::default() })
 });
 
 fn job_output(test: &str) -> Option<&'static JobOutput> {

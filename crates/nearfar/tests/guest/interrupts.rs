@@ -25,7 +25,7 @@ static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let devices: Vec<String> = disks.iter().enumerate().map(device).collect();
     let job = concat!(include_str!("interrupts.sh"), include_str!("live_interrupts.sh"), include_str!("irqbalance.sh"));
     // Debian's cloud kernel lacks USB drivers.
-    boot(&Boot { flags: &["--kernel", "full", "--qemu", &devices.join(" ")], job, store: None })
+    boot(&Boot { flags: &["--kernel", "full", "--qemu", &devices.join(" ")], job, ..Boot::default() })
 });
 
 fn disk() -> Result<NamedTempFile, String> {

@@ -15,7 +15,7 @@ const CASES: usize = 10;
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let drive = disk(directory.path())?;
-    boot(&Boot { flags: &["--qemu", &drive], job: include_str!("residency.sh"), store: None })
+    boot(&Boot { flags: &["--qemu", &drive], job: include_str!("residency.sh"), is_long: true, ..Boot::default() })
 });
 
 fn job_output(test: &str) -> Option<&'static JobOutput> {

@@ -10,7 +10,7 @@ use crate::trials::{assert_invalid, assert_verified};
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let drive = disk(directory.path())?;
-    boot(&Boot { flags: &["--qemu", &drive], job: include_str!("text.sh"), store: None })
+    boot(&Boot { flags: &["--qemu", &drive], job: include_str!("text.sh"), ..Boot::default() })
 });
 
 fn job_output(test: &str) -> Option<&'static JobOutput> {

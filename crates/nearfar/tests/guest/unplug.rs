@@ -20,7 +20,7 @@ static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     let files = files.flat_map(|(_, copy)| ["--files", copy.as_str()]);
     let with = |kernel| {
         let flags: Vec<&str> = ["--kernel", kernel].into_iter().chain(files.clone()).collect();
-        boot(&Boot { flags: &flags, job, store: None })
+        boot(&Boot { flags: &flags, job, ..Boot::default() })
     };
     with("backports").or_else(|_| with("cloud"))
 });
