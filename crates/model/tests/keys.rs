@@ -229,6 +229,10 @@ fn cell_key_is_this_text() {
     ]
     .map(|(name, value)| (name.to_string(), value))
     .into();
+    let renamed = Parameters([("directory".to_string(), Value::Text("/mnt".into()))].into());
+    let renamed = Cell::new(&spec, "s".into(), renamed, Placement::kernel(2));
+    let former = "folder";
+    assert_eq!(renamed.key, format!("stream {former}=/mnt @ kernel threads=2 cpus= memory=kernel"));
     let plain = Cell::new(&spec, "s".into(), Parameters(values.clone()), Placement::kernel(2));
     let stream = r#"stream argv=["a"] array=3GiB huge-pages=true mode=slow rounds=7 time=250ms"#;
     assert_eq!(plain.key, format!("{stream} @ kernel threads=2 cpus= memory=kernel"));

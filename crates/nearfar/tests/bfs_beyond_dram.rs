@@ -148,7 +148,7 @@ fn kill_during_construction_leaves_no_files() {
 /// Fills a small disk during a construction. Exits with 77 if the disk cannot be created, 78 if the construction ends.
 const FULL: &str = r#"
 set -eu
-dir=$1; nearfar=$2; location=folder=memory:$dir/far
+dir=$1; nearfar=$2; location=directory=memory:$dir/far
 mount -t tmpfs -o size=256m tmpfs "$dir/far" || exit 77
 cd "$dir"
 export NEARFAR_STATE=$dir/state

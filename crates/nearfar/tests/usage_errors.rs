@@ -30,6 +30,8 @@ fn usage_errors_name_the_invalid_argument() {
         (&["measure", "strem"], "unknown workload 'strem'\nhint: did you mean 'stream'?"),
         (&["measure", "stream", "--set", "sise=1GiB"], "the parameters are size"),
         (&["measure", "stream", "--set", "size"], "KEY=VALUE"),
+        // The former name of a parameter is accepted.
+        (&["measure", "compress", "--set", "folder=/tmp", "--set", "program=none"], "'none' is not one of"),
         (&["measure", "stream", "--set", "size=many"], "'many' is not a size"),
         (&["measure", "stream", "--placement", "compactt"], "hint: did you mean 'compact'?"),
         (&["placements", "--placement", "compactt"], "hint: did you mean 'compact'?"),

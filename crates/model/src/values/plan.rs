@@ -18,7 +18,7 @@ use crate::values::compressibility::Compressibility;
 use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::{Bytes, Nanos};
-use crate::values::workload::{MetricSpec, Parameters, WorkloadSpec};
+use crate::values::workload::{MetricSpec, Parameters, WorkloadSpec, key_name};
 
 /// The cells to run and the stopping rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,8 +286,9 @@ pub const ATTEMPTS_MAX: u32 = 3;
 impl Cell {
     /// Creates a cell and derives its key.
     pub fn new(spec: &WorkloadSpec, test: String, parameters: Parameters, placement: Placement) -> Self {
-        let written: Vec<String> =
-            spec.written(&parameters).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let written = spec.written(&parameters);
+        let written: BTreeMap<&str, &String> = written.iter().map(|(name, value)| (key_name(name), value)).collect();
+        let written: Vec<String> = written.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let second =
             if placement.server_cpus.is_empty() { String::new() } else { format!(" second={}", placement.server_cpus) };
         let routes: String = placement.interrupts.iter().map(|route| format!(" irq={}", route.key())).collect();

@@ -46,6 +46,19 @@ pub const ARRAYS_PARAMETER: &str = "huge-pages";
 /// Parameter of commands whose files can be placed.
 pub const PAGE_CACHE_PARAMETER: &str = "page-cache";
 
+/// Former and present names of parameters. Command lines, experiments and stored trials may have the former ones.
+const RENAMED_PARAMETERS: [(&str, &str); 1] = [("folder", "directory")];
+
+/// Returns the present name of a parameter.
+pub fn present_name(name: &str) -> &str {
+    RENAMED_PARAMETERS.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
+}
+
+/// Returns the first name of a parameter, which keys contain, so that unfinished runs are resumed under new names.
+pub(crate) fn key_name(name: &str) -> &str {
+    RENAMED_PARAMETERS.iter().find(|(_, present)| *present == name).map_or(name, |(former, _)| former)
+}
+
 /// Type and inclusive bounds of a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -82,7 +95,7 @@ pub enum Value {
 
 /// Values by parameter name, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "BTreeMap<String, Value>", into = "BTreeMap<String, Value>")]
 pub struct Parameters(pub BTreeMap<String, Value>);
 
 /// A metric: one number per trial, computed from the trial's samples of one series.
@@ -254,6 +267,18 @@ impl fmt::Display for Value {
     }
 }
 
+impl From<BTreeMap<String, Value>> for Parameters {
+    fn from(stored: BTreeMap<String, Value>) -> Self {
+        Self(stored.into_iter().map(|(name, value)| (present_name(&name).to_string(), value)).collect())
+    }
+}
+
+impl From<Parameters> for BTreeMap<String, Value> {
+    fn from(parameters: Parameters) -> Self {
+        parameters.0
+    }
+}
+
 impl Parameters {
     /// Returns an integer, size or duration.
     /// If the workload's description lacks the parameter, which is a bug of the workload.
@@ -341,6 +366,13 @@ mod tests {
             let error = resolve(&given, llc).unwrap_err();
             assert!(error.contains(expected), "{given:?}: {error}");
         }
+    }
+
+    #[test]
+    fn stored_values_with_former_names_are_read() {
+        let parameters: Parameters = serde_json::from_str(r#"{"folder": "/mnt", "size": 3}"#).unwrap();
+        assert_eq!(parameters.text("directory"), "/mnt");
+        assert_eq!(serde_json::to_string(&parameters).unwrap(), r#"{"directory":"/mnt","size":3}"#);
     }
 
     #[test]

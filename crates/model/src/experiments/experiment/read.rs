@@ -9,7 +9,7 @@ use crate::values::command_number::{COMMAND, group_name};
 use crate::values::plan::{By, StoppingRule};
 use crate::values::suggest::suggestions;
 use crate::values::units::{Bytes, Nanos, parse_share};
-use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec};
+use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec, present_name};
 
 /// Valid top-level keys.
 const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "efficiency", "workload"];
@@ -148,7 +148,7 @@ fn set(
     let given = section.section("set", "set = { parameter = value }", None)?;
     let mut set = Vec::new();
     for key in given.iter().flat_map(TomlTable::keys) {
-        let parameter = spec.parameter(key.value).ok_or_else(|| {
+        let parameter = spec.parameter(present_name(key.value)).ok_or_else(|| {
             let what = format!("workload {} has no parameter '{}'", spec.name, key.value);
             source.error(&key.at, what, Some(parameter_choices(spec, key.value)))
         })?;
@@ -158,7 +158,7 @@ fn set(
                 source.error(&value.at, format!("parameter {} of workload {}: {why}", key.value, spec.name), None)
             })?;
         }
-        set.push((key.value.to_string(), values.into_iter().map(|value| value.value.text).collect()));
+        set.push((parameter.name.clone(), values.into_iter().map(|value| value.value.text).collect()));
     }
     let missing = |parameter: &&ParameterSpec| {
         parameter.default.is_none() && !set.iter().any(|(name, _)| *name == parameter.name)

@@ -70,7 +70,7 @@ pub(super) fn parameters() -> [Parameter; 12] {
             "50%",
         ),
         text(
-            "folder",
+            "directory",
             "semi-external: directory of the file: on a disk, memory:DIR if it is not on one, or auto for \
              $NEARFAR_FAR, else /var/tmp or /tmp",
             "auto",
@@ -141,7 +141,7 @@ impl Options {
             roots: parameters.size("roots"),
             columns,
             dram,
-            dir: parameters.text("folder").into(),
+            dir: parameters.text("directory").into(),
             keeps_edges: mode != "expanded" && dram.is_none(),
             tuning,
             tune: parameters.switch("tune"),

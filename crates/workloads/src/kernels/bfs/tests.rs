@@ -95,7 +95,7 @@ fn directory() -> Option<tempfile::TempDir> {
 fn far_job(directory: &Path, pairs: &[(&str, &str)]) -> TrialContext {
     let mut job = TrialContext { threads: 2, ..job_for_tests("bfs") };
     set(&mut job, "mode", "semi-external");
-    set(&mut job, "folder", directory.to_str().expect("the path is valid UTF-8"));
+    set(&mut job, "directory", directory.to_str().expect("the path is valid UTF-8"));
     pairs.iter().for_each(|(name, value)| set(&mut job, name, value));
     job
 }
@@ -151,7 +151,7 @@ fn too_little_dram_and_memory_directories_are_rejected() {
     for (pairs, expected) in [
         (("dram", "1KiB"), "the head columns (k = 1) and the index need"),
         (("dram", "1%"), "hint: raise the limit"),
-        (("folder", "/nowhere"), "No such file"),
+        (("directory", "/nowhere"), "No such file"),
     ] {
         let failure = run(&far_job(directory.path(), &[pairs])).unwrap_err();
         match &failure {

@@ -50,7 +50,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 smoke: None,
             },
             Parameter {
-                name: "folder",
+                name: "directory",
                 about: "directory of the files; empty for the system's temporary directory",
                 kind: ParameterKind::Text,
                 default: Some(""),
@@ -84,7 +84,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
 }
 
 fn directory(job: &TrialContext) -> PathBuf {
-    match job.parameters.text("folder") {
+    match job.parameters.text("directory") {
         "" => std::env::temp_dir(),
         path => path.into(),
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn missing_directory_is_unavailable() {
         let mut job = job_for_tests("file-copy");
-        set(&mut job, "folder", "/nowhere");
+        set(&mut job, "directory", "/nowhere");
         let failure = run(&job).unwrap_err();
         assert!(matches!(&failure, Failure::Unavailable(reason) if reason.contains("/nowhere")), "{failure}");
     }

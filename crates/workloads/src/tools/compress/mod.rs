@@ -138,7 +138,7 @@ fn all_parameters() -> Vec<ParameterSpec> {
             smoke: None,
         },
         text("corpus", "file to compress; empty for a generated one"),
-        text("folder", "directory of the files; empty for the system's temporary directory"),
+        text("directory", "directory of the files; empty for the system's temporary directory"),
     ])
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let unpacks = job.parameters.text("direction") == "decompress";
     check_threads(program, unpacks, job.threads)?;
     installed::require(program.name, program.package)?;
-    let dir = match job.parameters.text("folder") {
+    let dir = match job.parameters.text("directory") {
         "" => std::env::temp_dir(),
         dir => dir.into(),
     };
@@ -278,7 +278,7 @@ mod tests {
 
     fn job(program: &str, direction: &str, threads: usize, dir: &Path) -> TrialContext {
         let mut job = TrialContext { threads, ..job_for_tests("compress") };
-        for (name, text) in [("program", program), ("direction", direction), ("folder", dir.to_str().unwrap())] {
+        for (name, text) in [("program", program), ("direction", direction), ("directory", dir.to_str().unwrap())] {
             crate::kernels::set(&mut job, name, text);
         }
         job

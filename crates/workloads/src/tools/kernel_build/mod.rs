@@ -77,7 +77,7 @@ fn all_parameters() -> Vec<ParameterSpec> {
             smoke: Some("4"),
         },
         Parameter {
-            name: "folder",
+            name: "directory",
             about: "directory of unpacked sources and builds; empty for the system's temporary directory",
             kind: ParameterKind::Text,
             default: Some(""),
@@ -109,7 +109,7 @@ pub(crate) fn missing(parameters: &Parameters) -> Option<String> {
 pub(crate) fn run(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let source = source::of(job.parameters.text("source"))?;
     need_programs(&source, job.parameters.text("config"))?;
-    let dir: PathBuf = match job.parameters.text("folder") {
+    let dir: PathBuf = match job.parameters.text("directory") {
         "" => std::env::temp_dir(),
         dir => dir.into(),
     };
@@ -243,7 +243,7 @@ mod tests {
 
     fn small_job(threads: usize, dir: &Path) -> TrialContext {
         let mut job = TrialContext { threads, ..job_for_tests("kernel-build") };
-        crate::kernels::set(&mut job, "folder", dir.to_str().unwrap());
+        crate::kernels::set(&mut job, "directory", dir.to_str().unwrap());
         job
     }
 

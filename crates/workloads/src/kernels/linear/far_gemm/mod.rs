@@ -71,7 +71,7 @@ pub(crate) fn describe() -> WorkloadSpec {
                 smoke: Some("768KiB"),
             },
             Parameter {
-                name: "folder",
+                name: "directory",
                 about: "directory of the file: on a disk, memory:DIR if it is not on one, or auto for $NEARFAR_FAR, \
                         else /var/tmp or /tmp",
                 kind: ParameterKind::Text,
@@ -161,7 +161,7 @@ fn multiply<T: Element>(job: &TrialContext) -> Result<KernelOutput, Failure> {
     let n = shape.n;
     let blas = Blas::load(job)?;
     let of_n = |error: &FarError| too_large(n, failure(error));
-    let place = FarLocation::parse(job.parameters.text("folder")).map_err(|error| failure(&error))?;
+    let place = FarLocation::parse(job.parameters.text("directory")).map_err(|error| failure(&error))?;
     let file = FarFile::new(&place, shape.far_bytes(), Access::Direct).map_err(|error| of_n(&error))?;
     let placed = PlacedMemory::new(shape.near_bytes(), &job.memory, HugePages::Wanted);
     let (near, all) = NearArena::new(placed.map_err(|error| arena::failure(&error))?);

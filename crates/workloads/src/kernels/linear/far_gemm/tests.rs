@@ -75,8 +75,8 @@ fn invalid_parameters_and_missing_space_return_errors() {
 
     let cases = [
         (job(1, &[("n", "3000000"), ("budget", "512MiB")]), "n = 3000000: "),
-        (job(1, &[("folder", "/nowhere")]), "cannot open directory /nowhere: No such file"),
-        (job(1, &[("n", "2000"), ("budget", "1TiB"), ("folder", "/nowhere")]), "/nowhere"),
+        (job(1, &[("directory", "/nowhere")]), "cannot open directory /nowhere: No such file"),
+        (job(1, &[("n", "2000"), ("budget", "1TiB"), ("directory", "/nowhere")]), "/nowhere"),
     ];
     for (job, expected) in cases {
         match run(&job).unwrap_err() {
@@ -87,7 +87,7 @@ fn invalid_parameters_and_missing_space_return_errors() {
             failure => panic!("{failure}"),
         }
     }
-    if let Err(Failure::Unavailable(reason)) = run(&job(1, &[("folder", "/dev/shm")])) {
+    if let Err(Failure::Unavailable(reason)) = run(&job(1, &[("directory", "/dev/shm")])) {
         let known = ["is in memory (tmpfs)", "No such file", "io_uring"];
         assert!(known.iter().any(|words| reason.contains(words)), "{reason}");
     }
