@@ -116,7 +116,7 @@ struct Permit;
 
 impl Permit {
     fn wait(is_long: bool) -> Self {
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let most = (cpus * GUESTS_PER_TWO_CPUS / 2).max(1);
         let (guests, changed) = &GUESTS;
         let mut guests = guests.lock().unwrap_or_else(PoisonError::into_inner);
