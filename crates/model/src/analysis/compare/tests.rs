@@ -198,6 +198,8 @@ fn boot_labels_are_differences_of_command_lines() {
     let by_fact = compare(&runs, &By::Fact("memory.thp".into()), Some("never")).unwrap();
     assert_eq!(by_fact.columns, ["never", "always"]);
     assert_eq!(compare(&runs, &By::parse("run"), Some("b")).unwrap().columns, ["b", "a"]);
+    // Experiments that were stored with the former name of a parameter.
+    assert_eq!(By::parse("set.folder"), By::Parameter("directory".into()));
 }
 
 #[test]
