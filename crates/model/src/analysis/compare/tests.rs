@@ -182,6 +182,11 @@ fn thread_counts_with_several_tests_have_separate_means() {
 }
 
 #[test]
+fn stored_experiments_may_compare_by_former_names() {
+    assert_eq!(By::parse("set.folder"), By::Parameter("directory".into()));
+}
+
+#[test]
 fn boot_labels_are_differences_of_command_lines() {
     let plain = record("a", &[("kernel.command-line", "quiet console=ttyS0"), ("memory.thp", "always")], None);
     let fake =
@@ -198,8 +203,6 @@ fn boot_labels_are_differences_of_command_lines() {
     let by_fact = compare(&runs, &By::Fact("memory.thp".into()), Some("never")).unwrap();
     assert_eq!(by_fact.columns, ["never", "always"]);
     assert_eq!(compare(&runs, &By::parse("run"), Some("b")).unwrap().columns, ["b", "a"]);
-    // Experiments that were stored with the former name of a parameter.
-    assert_eq!(By::parse("set.folder"), By::Parameter("directory".into()));
 }
 
 #[test]
