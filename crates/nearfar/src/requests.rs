@@ -11,7 +11,7 @@ use model::values::placement::Placement;
 use model::values::shell::quote_argv;
 use model::values::topology::Topology;
 use model::values::units::Nanos;
-use model::values::workload::present_name;
+use model::values::workload::current_name;
 use report::Theme;
 use store::Store;
 
@@ -104,7 +104,7 @@ pub fn read_experiment(args: &RunArgs, common: &GlobalArgs) -> Result<(Experimen
 /// Parses the arguments `KEY=VALUE` of `--set`.
 pub fn pairs(texts: &[String], hint: &str) -> Result<Vec<(String, String)>, CliError> {
     let pair = |text: &String| {
-        let pair = text.split_once('=').map(|(name, value)| (present_name(name.trim()).to_string(), value.to_string()));
+        let pair = text.split_once('=').map(|(name, value)| (current_name(name.trim()).to_string(), value.to_string()));
         pair.ok_or_else(|| CliError::usage(format!("--set {text}: expected KEY=VALUE")).hint(hint))
     };
     texts.iter().map(pair).collect()

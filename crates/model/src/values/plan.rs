@@ -18,7 +18,7 @@ use crate::values::compressibility::Compressibility;
 use crate::values::placement::Placement;
 use crate::values::trial::{Role, Trial, TrialId, short_hash};
 use crate::values::units::{Bytes, Nanos};
-use crate::values::workload::{MetricSpec, Parameters, WorkloadSpec, key_name, present_name};
+use crate::values::workload::{MetricSpec, Parameters, WorkloadSpec, current_name, key_name};
 
 /// The cells to run and the stopping rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -209,7 +209,7 @@ impl By {
             "boot" => Self::Boot,
             "run" => Self::Run,
             _ => match text.strip_prefix("set.") {
-                Some(parameter) => Self::Parameter(present_name(parameter).into()),
+                Some(parameter) => Self::Parameter(current_name(parameter).into()),
                 None => Self::Fact(text.into()),
             },
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::values::units::{Bytes, Nanos};
 
@@ -46,17 +46,17 @@ pub const ARRAYS_PARAMETER: &str = "huge-pages";
 /// Parameter of commands whose files can be placed.
 pub const PAGE_CACHE_PARAMETER: &str = "page-cache";
 
-/// Former and present names of parameters. Command lines, experiments and stored trials may have the former ones.
+/// Renamed parameters: the old name and the current one. Command lines, experiments and stored trials may use the old one.
 const RENAMED_PARAMETERS: [(&str, &str); 1] = [("folder", "directory")];
 
-/// Returns the present name of a parameter.
-pub fn present_name(name: &str) -> &str {
-    RENAMED_PARAMETERS.iter().find(|(former, _)| *former == name).map_or(name, |(_, present)| present)
+/// Returns the current name of a parameter.
+pub fn current_name(name: &str) -> &str {
+    RENAMED_PARAMETERS.iter().find(|(old, _)| *old == name).map_or(name, |(_, current)| current)
 }
 
-/// Returns the first name of a parameter, which keys contain, so that unfinished runs are resumed under new names.
+/// Returns the name of a parameter in keys: its original name, so that runs begun before it was renamed can be resumed.
 pub(crate) fn key_name(name: &str) -> &str {
-    RENAMED_PARAMETERS.iter().find(|(_, present)| *present == name).map_or(name, |(former, _)| former)
+    RENAMED_PARAMETERS.iter().find(|(_, current)| *current == name).map_or(name, |(old, _)| old)
 }
 
 /// Type and inclusive bounds of a parameter.
@@ -95,8 +95,8 @@ pub enum Value {
 
 /// Values by parameter name, with defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<String, Value>", into = "BTreeMap<String, Value>")]
-pub struct Parameters(pub BTreeMap<String, Value>);
+#[serde(transparent)]
+pub struct Parameters(#[serde(deserialize_with = "with_current_names")] pub BTreeMap<String, Value>);
 
 /// A metric: one number per trial, computed from the trial's samples of one series.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -267,16 +267,9 @@ impl fmt::Display for Value {
     }
 }
 
-impl From<BTreeMap<String, Value>> for Parameters {
-    fn from(stored: BTreeMap<String, Value>) -> Self {
-        Self(stored.into_iter().map(|(name, value)| (present_name(&name).to_string(), value)).collect())
-    }
-}
-
-impl From<Parameters> for BTreeMap<String, Value> {
-    fn from(parameters: Parameters) -> Self {
-        parameters.0
-    }
+fn with_current_names<'de, D: Deserializer<'de>>(source: D) -> Result<BTreeMap<String, Value>, D::Error> {
+    let stored = BTreeMap::<String, Value>::deserialize(source)?;
+    Ok(stored.into_iter().map(|(name, value)| (current_name(&name).to_string(), value)).collect())
 }
 
 impl Parameters {

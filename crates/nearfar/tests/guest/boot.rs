@@ -18,7 +18,7 @@ pub const DIED: i32 = 125;
 const BOOTS_MAX: u32 = 3;
 /// The library that the kernel's ciphers are compared with.
 const LIBCRYPTO: &str = "/lib/x86_64-linux-gnu/libcrypto.so.3";
-/// Guests that run at once, per two CPUs of this machine. A guest waits for a third of its time.
+/// Guests to run at once per two CPUs of this machine: a guest is idle for a third of its time.
 const GUESTS_PER_TWO_CPUS: usize = 3;
 static GUESTS: (Mutex<Guests>, Condvar) = (Mutex::new(Guests { running: 0, long_waiting: 0 }), Condvar::new());
 
@@ -37,7 +37,7 @@ pub struct Boot<'a> {
     pub job: &'a str,
     /// Destination of the guest's results file, if it is needed after the boot.
     pub store: Option<&'a Path>,
-    /// Whether the job takes longer than others, and therefore starts before them.
+    /// Whether to start the job before all others, because it takes longest.
     pub is_long: bool,
 }
 

@@ -132,7 +132,7 @@ impl AppliedPlacement {
         self.memory.as_ref().filter(|memory| memory.is_limited).map(|memory| &memory.nodes)
     }
 
-    /// Returns whether systemd limits the service, also after a restart.
+    /// Returns whether systemd enforces the placement, so that it survives a restart of the service.
     pub fn is_kept_by_systemd(&self) -> bool {
         matches!(self.cpuset, Some(CpusetOwner::Unit(_)))
     }

@@ -9,7 +9,7 @@ use crate::values::command_number::{COMMAND, group_name};
 use crate::values::plan::{By, StoppingRule};
 use crate::values::suggest::suggestions;
 use crate::values::units::{Bytes, Nanos, parse_share};
-use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec, present_name};
+use crate::values::workload::{ParameterKind, ParameterSpec, WorkloadSpec, current_name};
 
 /// Valid top-level keys.
 const KEYS: &[&str] = &["name", "question", "boots", "devices", "repeat", "compare", "efficiency", "workload"];
@@ -148,7 +148,7 @@ fn set(
     let given = section.section("set", "set = { parameter = value }", None)?;
     let mut set = Vec::new();
     for key in given.iter().flat_map(TomlTable::keys) {
-        let parameter = spec.parameter(present_name(key.value)).ok_or_else(|| {
+        let parameter = spec.parameter(current_name(key.value)).ok_or_else(|| {
             let what = format!("workload {} has no parameter '{}'", spec.name, key.value);
             source.error(&key.at, what, Some(parameter_choices(spec, key.value)))
         })?;
