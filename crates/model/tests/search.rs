@@ -197,6 +197,26 @@ fn stored_search_of_version_1_drops_after_three_failures() {
     assert_eq!(failing().max(), Some(3), "{ran:?}");
 }
 
+/// The best candidate is 4 % faster than the baseline, which few pairs cannot prove.
+#[test]
+fn confirmation_of_a_small_gain_gets_more_pairs_from_version_4_on() {
+    let mut field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let times = field.truth(ProgramKind::CacheCapacity, 2);
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let truth: Vec<f64> = times.iter().map(|time| time * 0.04 / -best).collect();
+    let pairs = |field: &Field| {
+        let mut search = Search::new(field.prior(), Better::Lower);
+        for _ in 0..3 {
+            let block = search.next_block(50);
+            search.push(&results(&search, &block, &truth, 0.03, 1));
+        }
+        search.worthwhile_pairs(40, 4)
+    };
+    assert!(pairs(&field) > 6, "{}", pairs(&field));
+    field.plan.version = 3;
+    assert_eq!(pairs(&field), 4);
+}
+
 #[test]
 fn failure_after_a_success_does_not_drop() {
     let field = field("ryzen5-2600", Threads::Fixed(6));

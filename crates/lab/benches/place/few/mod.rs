@@ -159,7 +159,9 @@ impl<'a> Run<'a> {
         let mut answers = Vec::new();
         for budget in BUDGETS {
             loop {
-                let block = search.next_block(search_trials(budget).saturating_sub(search.trials()));
+                let left = budget.saturating_sub(search.trials());
+                let pairs = search.worthwhile_pairs(left, confirm_pairs(budget));
+                let block = search.next_block(left.saturating_sub(2 * pairs as usize));
                 if block.is_empty() {
                     break;
                 }
@@ -167,8 +169,10 @@ impl<'a> Run<'a> {
                 limit = search.abort_limit().unwrap_or(limit);
             }
             let winner = search.leader().unwrap_or(0);
-            let pairs = if winner == 0 { Vec::new() } else { self.pairs(winner, budget) };
-            let confirmed = self.confirm(&search, &pairs, budget);
+            let count = (budget.saturating_sub(search.trials()) / 2) as u32;
+            let count = count.max(confirm_pairs(budget));
+            let pairs = if winner == 0 { Vec::new() } else { self.pairs(winner, budget, count) };
+            let confirmed = self.confirm(&search, &pairs, count);
             let claim = confirmed.as_ref().map(|confirmed| {
                 let predicted = search.outlook().predictions[winner];
                 Claim::of_pairs(confirmed, &Gain::new(confirmed, Better::Lower, Some(&predicted)))
@@ -182,12 +186,12 @@ impl<'a> Run<'a> {
     }
 
     /// Returns fresh pairs of a candidate and the baseline.
-    fn pairs(&self, winner: usize, budget: usize) -> Vec<(f64, f64)> {
-        self.machine(&format!("pairs {budget}")).pairs(winner, confirm_pairs(budget))
+    fn pairs(&self, winner: usize, budget: usize, count: u32) -> Vec<(f64, f64)> {
+        self.machine(&format!("pairs {budget}")).pairs(winner, count)
     }
 
-    fn confirm(&self, search: &Search, pairs: &[(f64, f64)], budget: usize) -> Option<Confirmation> {
-        let planned = ConfirmPlan { pairs: confirm_pairs(budget), half_width: INDIFFERENCE };
+    fn confirm(&self, search: &Search, pairs: &[(f64, f64)], count: u32) -> Option<Confirmation> {
+        let planned = ConfirmPlan { pairs: count, half_width: INDIFFERENCE };
         confirm_moderated(Better::Lower, pairs, planned, self.seed as u64, search.pair_deviation())
     }
 

@@ -187,6 +187,17 @@ fn print_budget(results: &[Results], target: &Target) -> bool {
     met
 }
 
+/// The distance of the answers from the best candidate. Unlike that of the leader, it includes gains that the pairs did not
+/// confirm.
+fn print_answers(of_programs: &[&Answer]) {
+    let misses: Vec<f64> = of_programs.iter().filter_map(|one| one.stated.map(|(regret, _)| regret.exp_m1())).collect();
+    let near =
+        |distance: f64| 100.0 * misses.iter().filter(|miss| **miss <= distance).count() as f64 / misses.len() as f64;
+    if !misses.is_empty() {
+        println!("         answers within 2, 3, 5 %: {:.1}, {:.1}, {:.1} %", near(0.02), near(0.03), near(0.05));
+    }
+}
+
 /// Coverage of the interval, false gains, and the stated miss.
 fn print_honesty(results: &[Results]) -> bool {
     let searches: Vec<&Answer> =
@@ -220,6 +231,7 @@ fn print_honesty(results: &[Results]) -> bool {
         let value = bound_holds(chosen.iter().copied().copied());
         let name = format!("{budget} trials, stated bound of the miss holds in 88 to 96 %");
         met &= print_target(&name, value, (88.0..=96.0).contains(&value));
+        print_answers(&programs(results, budget, CANDIDATES_MIN, usize::MAX));
         let mean = |of: &dyn Fn(&(f64, Missed)) -> f64| {
             100.0 * stated.iter().map(of).sum::<f64>() / stated.len().max(1) as f64
         };

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use crate::placements::candidates::features;
 use crate::stats::racing::{BlockResult, RankClaim, State};
-use crate::stats::search::{Hint, Outlook, Prior, Search, SearchClaim};
+use crate::stats::search::{Hint, Outlook, Prior, RACE_AFTER, Search, SearchClaim};
 use crate::values::plan::{Plan, SearchPlan};
 use crate::values::record::TrialRecord;
 use crate::values::workload::Better;
 
 /// Maximum number of candidates of a race after a search.
 const SURVIVORS_MAX: usize = 100;
+/// Minimum number of trials of a race after a search: three for each of twenty survivors.
+pub(super) const RACE_MIN: u64 = 60;
 
 /// A search that has begun.
 #[derive(Clone, Debug)]
@@ -39,6 +41,17 @@ impl SearchStage {
     /// Returns the cells of the next block, if the search may use this number of trials. Empty after the end.
     pub fn next_block(&self, affordable: u64) -> Vec<usize> {
         self.search.next_block(usize::try_from(affordable).unwrap_or(usize::MAX))
+    }
+
+    /// Returns how many of these trials the search should use, if the pairs can have the others in addition to their own.
+    pub fn worthwhile_trials(&self, trials: u64, pairs: u64) -> u64 {
+        // Without pairs, or if a race may follow, the division of the budget stays.
+        if pairs == 0 || u64::from(self.trials()) + trials >= RACE_AFTER as u64 + RACE_MIN {
+            return trials;
+        }
+        let (all, least) = (trials + 2 * pairs, u32::try_from(pairs).unwrap_or(u32::MAX));
+        let worthwhile = self.search.worthwhile_pairs(usize::try_from(all).unwrap_or(usize::MAX), least);
+        all.saturating_sub(2 * u64::from(worthwhile))
     }
 
     pub fn push(&mut self, results: &[(usize, BlockResult)]) {

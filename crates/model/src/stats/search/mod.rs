@@ -14,6 +14,7 @@ mod features;
 mod generic;
 mod linear;
 mod outlook;
+mod pairs;
 mod posterior;
 mod programs;
 mod random;

@@ -12,14 +12,22 @@ pub struct Rules {
     /// Whether a race uses the trials that are too few for fresh pairs, and counts the discarded trial as one of
     /// `--max-trials`.
     pub uses_all_trials: bool,
+    /// Whether the number of pairs follows from the predicted gain and its uncertainty.
+    pub weighs_pairs: bool,
 }
 
 impl Rules {
     pub fn of_version(version: u32) -> Self {
         match version {
-            0 | 1 => Self { drops_after_first_failure: false, unstructured_bonus: 0.0, uses_all_trials: false },
-            2 => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, uses_all_trials: false },
-            _ => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, uses_all_trials: true },
+            0 | 1 => Self {
+                drops_after_first_failure: false,
+                unstructured_bonus: 0.0,
+                uses_all_trials: false,
+                weighs_pairs: false,
+            },
+            2 => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, ..Self::of_version(1) },
+            3 => Self { uses_all_trials: true, ..Self::of_version(2) },
+            _ => Self { weighs_pairs: true, ..Self::of_version(3) },
         }
     }
 }

@@ -33,7 +33,7 @@ pub use sequential::{SequentialBounds, Side, is_proven, sequential_bounds};
 pub(crate) use shift::center_with_p_value;
 pub use shift::{hodges_lehmann_center, hodges_lehmann_shift};
 pub use spread::qn_scale;
-pub(crate) use student::{Mean, chi_squared_median, mean_interval, t_probability};
+pub(crate) use student::{Mean, chi_squared_median, mean_interval, normal_probability, t_probability};
 pub use student::{student_interval, welch_interval};
 pub use summary::{mad_noise, median, median_estimate, median_interval, quantile, relative_half_width};
 

@@ -132,7 +132,7 @@ pub(super) fn normal_quantile(probability: f64) -> f64 {
 }
 
 /// Returns the probability that a standard normal value is below this.
-pub(super) fn normal_probability(value: f64) -> f64 {
+pub(crate) fn normal_probability(value: f64) -> f64 {
     Normal::standard().cdf(value)
 }
 
