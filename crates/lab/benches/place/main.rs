@@ -1,7 +1,7 @@
 //! Evaluates the racing rule of `nearfar place` on simulated worlds, compared with other rules and with the targets.
 //!
 //!   cargo bench -p lab --bench place -- [--what main|nothing|kernel|bursts|holes|hangs|budget|strict|regret|all
-//!       |few|few-wrong|few-nothing|few-like|few-cost] [--seeds 200] [--noise 2,3,5] [--unexplained 0.4,1.5] [--first-seed 20000]
+//!       |few|few-wrong|few-nothing|few-like|few-cost|few-worlds] [--seeds 200] [--noise 2,3,5] [--unexplained 0.4,1.5] [--first-seed 20000]
 //!       [--topologies DIR] [--only WORLD] [--brief]
 //!
 //! The exit status is 1 if a target is not met. `cargo test` runs it at smoke size. Must not know how a race decides.

@@ -91,6 +91,11 @@ impl Machine {
         Self { truth, noise, weather, random, trials: 0, walk: 0.0, phase, burst_left: 0 }
     }
 
+    /// Standard deviation of the logarithm of a time, by candidate.
+    pub fn noise_levels(&self) -> &[f64] {
+        &self.noise
+    }
+
     /// Runs each of these candidates once, in random order. Returns logarithms of times.
     pub fn block(&mut self, active: &[usize]) -> Vec<f64> {
         let mut order: Vec<usize> = (0..active.len()).collect();

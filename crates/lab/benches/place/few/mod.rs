@@ -7,6 +7,7 @@ mod rivals;
 mod summary;
 mod testbed;
 mod truth;
+mod worlds;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +30,7 @@ use truth::{Group, Kind};
 const BUDGETS: [usize; 4] = [20, 40, 60, 100];
 
 /// The values of `--what`.
-pub const EXPERIMENTS: [&str; 5] = ["few", "few-wrong", "few-nothing", "few-like", "few-cost"];
+pub const EXPERIMENTS: [&str; 6] = ["few", "few-wrong", "few-nothing", "few-like", "few-cost", "few-worlds"];
 
 /// Runs the experiments of `--what few`. Returns true if their targets are met.
 pub fn run(what: &str, settings: &Settings) -> bool {
@@ -40,6 +41,10 @@ pub fn run(what: &str, settings: &Settings) -> bool {
         "few-nothing" => &[Group::Nothing],
         "few-like" => {
             like::print(&testbeds, settings);
+            return true;
+        }
+        "few-worlds" => {
+            worlds::print(&testbeds, settings);
             return true;
         }
         "few-cost" => {

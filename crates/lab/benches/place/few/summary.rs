@@ -61,12 +61,16 @@ const TARGETS: [Target; 4] = [
 const FEW_CANDIDATES: usize = 450;
 /// Fewer candidates do not show whether a search finds anything.
 const CANDIDATES_MIN: usize = 30;
+/// Name, and minimum and maximum number of candidates, of the machines with a common target.
+const FIELDS: [(&str, usize, usize); 2] =
+    [("up to 450 candidates", CANDIDATES_MIN, FEW_CANDIDATES), ("more candidates", FEW_CANDIDATES + 1, usize::MAX)];
 
 /// Prints all results. Returns true if the targets are met.
 pub fn print(results: &[Results], brief: bool) -> bool {
     for (name, candidates, answers) in results {
         print_bed(name, *candidates, answers, brief);
     }
+    print_methods(results);
     let mut met = true;
     println!("targets");
     for target in &TARGETS {
@@ -137,22 +141,36 @@ fn print_target(name: &str, value: f64, is_met: bool) -> bool {
     is_met
 }
 
+/// The shares of all methods for programs within 2 and 5 % of the best.
+fn print_methods(results: &[Results]) {
+    for (name, least, most) in FIELDS {
+        for (method, title) in METHODS {
+            let of = |budget: usize| {
+                let chosen = programs_of(method, results, budget, least, most);
+                format!("{:>5.1}/{:>5.1}", within(&chosen, 0.02), within(&chosen, 0.05))
+            };
+            println!("{name:20} {title:8} {}", BUDGETS.map(of).join("  "));
+        }
+    }
+}
+
 /// The answers of searches for programs, on testbeds with this range of candidates.
 fn programs(results: &[Results], budget: usize, least: usize, most: usize) -> Vec<&Answer> {
+    programs_of(Method::Search, results, budget, least, most)
+}
+
+fn programs_of(method: Method, results: &[Results], budget: usize, least: usize, most: usize) -> Vec<&Answer> {
     let testbeds = results.iter().filter(|(_, candidates, _)| (least..=most).contains(candidates));
     let is_program = |one: &&Answer| matches!(one.group, Group::Product | Group::Structured);
-    let fits = |one: &&Answer| one.budget == budget && one.method == Method::Search && is_program(one);
+    let fits = |one: &&Answer| one.budget == budget && one.method == method && is_program(one);
     testbeds.flat_map(|(_, _, answers)| answers.iter().filter(fits)).collect()
 }
 
 fn print_budget(results: &[Results], target: &Target) -> bool {
     let Target { budget, few, many, worst, regret } = *target;
     let mut met = true;
-    for (name, targets, range) in [
-        ("up to 450 candidates", few, (CANDIDATES_MIN, FEW_CANDIDATES)),
-        ("more candidates", many, (FEW_CANDIDATES + 1, usize::MAX)),
-    ] {
-        let chosen = programs(results, budget, range.0, range.1);
+    for ((name, least, most), targets) in FIELDS.into_iter().zip([few, many]) {
+        let chosen = programs(results, budget, least, most);
         if chosen.is_empty() {
             continue;
         }
