@@ -2,15 +2,14 @@
 
 use super::RaceState;
 use crate::stats::racing::Confirmation;
-use crate::stats::search::Prediction;
+use crate::stats::search::{LIKELY_HALF_WIDTH, Prediction};
 use crate::values::workload::Better;
 
 /// Half-width of the pairs' 95 % interval in standard errors, approximately.
 const ERRORS_OF_INTERVAL: f64 = 2.2;
-/// Half-widths of the 90, 95 and 99 % ranges of a normal distribution, in standard deviations.
+/// Half-widths of the 90 and 95 % ranges of a normal distribution, in standard deviations.
 const NORMAL_90: f64 = 1.645;
 const NORMAL_95: f64 = 1.96;
-const NORMAL_99: f64 = 2.576;
 /// Smallest standard error that an estimate is trusted with.
 const ERROR_MIN: f64 = 1e-4;
 
@@ -57,7 +56,7 @@ impl Gain {
     /// that chose the challenger, so the pairs must agree by more than a standard error: of 1 300 simulated searches in
     /// which nothing differed, this called 2 % a gain.
     pub fn is_likely(&self) -> bool {
-        self.pairs.mean < -self.pairs.error && self.combined.mean + NORMAL_99 * self.combined.error < 0.0
+        self.pairs.mean < -self.pairs.error && self.combined.mean + LIKELY_HALF_WIDTH * self.combined.error < 0.0
     }
 
     /// A larger gain is excluded at 95 %, in percent of the baseline.

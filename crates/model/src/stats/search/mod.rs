@@ -29,6 +29,7 @@ pub use features::{
     MemoryFeatures, PagePolicy,
 };
 pub use outlook::{Missed, Outlook, Prediction, SearchClaim, SearchStanding};
+pub use pairs::LIKELY_HALF_WIDTH;
 pub use programs::log_times;
 pub use random::Random;
 pub use rules::Rules;

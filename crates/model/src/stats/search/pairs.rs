@@ -9,8 +9,8 @@ use crate::stats::statistics::normal_probability;
 
 /// Number of draws of the leader's gain.
 const DRAWS: usize = 80;
-/// Half-width of a 99 % range in standard errors: if this range excludes zero, the leader is probably better.
-const NORMAL_99: f64 = 2.576;
+/// Half-width of a 99 % range in standard errors: if this range excludes zero, a gain is likely.
+pub const LIKELY_HALF_WIDTH: f64 = 2.576;
 /// A search recovers 63 % of what it still misses in this number of trials. Of 10, 25 and shares below 1 of the miss, this
 /// lost no accuracy of the leader (`cargo bench -p lab --bench place -- --what few --first-seed 100`).
 const RECOVERY_TRIALS: f64 = 10.0;
@@ -75,7 +75,7 @@ fn expected_gain(prospects: &[Prospect], error: f64, search: f64) -> f64 {
 /// the prediction, weighted by precision, at least the half-width of the 99 % range.
 fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
     let (of_prediction, of_pairs) = (1.0 / variance.max(f64::MIN_POSITIVE), error.powi(-2));
-    let combined = NORMAL_99 * (of_prediction + of_pairs).sqrt() - mean * of_prediction;
+    let combined = LIKELY_HALF_WIDTH * (of_prediction + of_pairs).sqrt() - mean * of_prediction;
     (combined / of_pairs).max(error)
 }
 
