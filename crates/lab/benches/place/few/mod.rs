@@ -101,7 +101,6 @@ struct Priors<'a> {
 
 impl Priors<'_> {
     fn of(&self, kind: Kind, threads: usize) -> Arc<Prior> {
-        let threads = if self.testbed.is_own() { threads } else { 0 };
         let known = self.known.lock().expect("no worker panicked").get(&(kind, threads)).cloned();
         known.unwrap_or_else(|| {
             let prior = Arc::new(self.testbed.prior(kind, threads));
@@ -128,6 +127,11 @@ impl<'a> Run<'a> {
         Self { testbed, kind, seed, weather, truth, threads }
     }
 
+    /// Number of threads that a warm-up trial shows. It is 0, for any number, unless the command chooses it.
+    fn shown_threads(&self) -> usize {
+        if self.testbed.is_own() { self.threads } else { 0 }
+    }
+
     fn random(&self, purpose: &str) -> Random {
         let Self { testbed, kind, seed, weather, .. } = self;
         Random::new(stream(*seed as u64, &format!("few {} {kind:?} {:.3} {purpose}", testbed.name, weather.noise)))
@@ -138,7 +142,7 @@ impl<'a> Run<'a> {
     }
 
     fn answers(&self, priors: &Priors<'_>) -> Vec<Answer> {
-        let mut answers = self.search(&priors.of(self.kind, self.threads));
+        let mut answers = self.search(&priors.of(self.kind, self.shown_threads()));
         let count = self.truth.len();
         for budget in BUDGETS {
             let trials = search_trials(budget);
@@ -164,9 +168,7 @@ impl<'a> Run<'a> {
         let mut answers = Vec::new();
         for budget in BUDGETS {
             loop {
-                let left = budget.saturating_sub(search.trials());
-                let pairs = search.worthwhile_pairs(left, confirm_pairs(budget));
-                let block = search.next_block(left.saturating_sub(2 * pairs as usize));
+                let block = next_block(&search, budget);
                 if block.is_empty() {
                     break;
                 }
@@ -174,8 +176,7 @@ impl<'a> Run<'a> {
                 limit = search.abort_limit().unwrap_or(limit);
             }
             let winner = search.leader().unwrap_or(0);
-            let count = (budget.saturating_sub(search.trials()) / 2) as u32;
-            let count = count.max(confirm_pairs(budget));
+            let count = confirm_pairs(budget).max((budget.saturating_sub(search.trials()) / 2) as u32);
             let pairs = if winner == 0 { Vec::new() } else { self.pairs(winner, budget, count) };
             let confirmed = self.confirm(&search, &pairs, count);
             let claim = confirmed.as_ref().map(|confirmed| {
@@ -216,7 +217,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Trials of the search within a budget; the others confirm its winner.
+/// The next block of a search that leaves the worthwhile pairs of a budget.
+fn next_block(search: &Search, budget: usize) -> Vec<usize> {
+    let left = budget.saturating_sub(search.trials());
+    let pairs = search.worthwhile_pairs(left, confirm_pairs(budget));
+    search.next_block(left.saturating_sub(2 * pairs as usize))
+}
+
+/// Trials of a rival within a budget; the others confirm its winner.
 fn search_trials(budget: usize) -> usize {
     budget - 2 * confirm_pairs(budget) as usize
 }
@@ -232,7 +240,7 @@ fn cost(testbed: &Testbed) {
     let mut slowest = 0.0f64;
     loop {
         let before = Instant::now();
-        let block = search.next_block(100usize.saturating_sub(search.trials()));
+        let block = next_block(&search, 100);
         let chosen = before.elapsed();
         if block.is_empty() {
             break;

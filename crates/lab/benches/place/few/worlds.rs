@@ -1,4 +1,4 @@
-//! Writes the programs of the bench as JSON lines, for the same comparison with methods in other languages
+//! Writes the programs of the bench as JSON lines, so that methods in other languages can search the same ones
 //! (`scripts/place-anchors`). Must not know any method.
 
 use model::stats::search::{CandidateFeatures, PagePolicy};
@@ -9,14 +9,14 @@ use super::truth::Group;
 use super::{Run, Settings};
 use crate::noise::Weather;
 
-/// Prints a line for each run: the logarithms of the true times, the noise levels and the features of all candidates.
+/// Prints one line per run, with the logarithm of the true time, the noise level and the features of each candidate.
 pub fn print(testbeds: &[Testbed], settings: &Settings) {
     let weather = Weather::fair(settings.noises[0]);
     for testbed in testbeds {
         for kind in [Group::Product, Group::Structured].iter().flat_map(|group| group.kinds(testbed)) {
             for seed in 0..settings.seeds {
                 let run = Run::new(testbed, kind, settings.first_seed + seed, weather, settings.unexplained[0]);
-                let features = testbed.features_of(if testbed.is_own() { run.threads } else { 0 });
+                let features = testbed.features_of(run.shown_threads());
                 let features: Vec<Vec<f64>> = features.tables[0].candidates.iter().map(numbers).collect();
                 let line = json!({
                     "machine": testbed.name,

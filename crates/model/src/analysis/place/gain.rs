@@ -7,7 +7,7 @@ use crate::values::workload::Better;
 
 /// Half-width of the pairs' 95 % interval in standard errors, approximately.
 const ERRORS_OF_INTERVAL: f64 = 2.2;
-/// Half-widths of the 90 and 95 % ranges of a normal distribution, in standard deviations.
+/// Half-widths, in standard deviations, of the central 90 and 95 % of a normal distribution.
 const NORMAL_90: f64 = 1.645;
 const NORMAL_95: f64 = 1.96;
 /// Smallest standard error that an estimate is trusted with.

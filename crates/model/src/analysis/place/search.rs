@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use crate::placements::candidates::features;
 use crate::stats::racing::{BlockResult, RankClaim, State};
-use crate::stats::search::{Hint, Outlook, Prior, RACE_AFTER, Search, SearchClaim};
+use crate::stats::search::{Hint, Outlook, Prior, Search, SearchClaim};
 use crate::values::plan::{Plan, SearchPlan};
 use crate::values::record::TrialRecord;
 use crate::values::workload::Better;
 
 /// Maximum number of candidates of a race after a search.
 const SURVIVORS_MAX: usize = 100;
-/// Minimum number of trials of a race after a search: three for each of twenty survivors.
-pub(super) const RACE_MIN: u64 = 60;
 
 /// A search that has begun.
 #[derive(Clone, Debug)]
@@ -45,8 +43,7 @@ impl SearchStage {
 
     /// Returns how many of these trials the search should use, if the pairs can have the others in addition to their own.
     pub fn worthwhile_trials(&self, trials: u64, pairs: u64) -> u64 {
-        // Without pairs, or if a race may follow, the division of the budget stays.
-        if pairs == 0 || u64::from(self.trials()) + trials >= RACE_AFTER as u64 + RACE_MIN {
+        if pairs == 0 {
             return trials;
         }
         let (all, least) = (trials + 2 * pairs, u32::try_from(pairs).unwrap_or(u32::MAX));

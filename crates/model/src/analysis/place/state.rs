@@ -11,7 +11,7 @@ use super::block_result::{is_time, is_whole, results};
 use super::forecast::BudgetForecast;
 use super::placed_files::PlacedFiles;
 use super::result::MeasuredValue;
-use super::search::{RACE_MIN, SearchStage};
+use super::search::SearchStage;
 use super::spending::{Division, PAIRS_MIN, Spending};
 use super::tally::Tally;
 use crate::stats::racing::{BlockResult, ConfirmPlan, Confirmation, End, Race, RankedCandidate, State};
@@ -33,6 +33,8 @@ const PAIRS_USUAL: u32 = 40;
 /// With at most this many candidates and at least this many trials, a race needs no search.
 const RACED_AT_ONCE: usize = 20;
 const RACED_AT_ONCE_FROM: u64 = 150;
+/// A race follows a search only with this number of trials: three for each of twenty survivors.
+const RACE_MIN: u64 = 60;
 /// Number of survivors of a search; more if the budget allows it.
 const SURVIVORS: usize = 20;
 /// Relative precision of the confirmation that is sufficient for large differences.
@@ -256,7 +258,9 @@ impl<'a> RaceState<'a> {
             self.begin_race(left);
             return;
         }
-        let cells = search.next_block(search.worthwhile_trials(left, pairs));
+        let may_race = u64::from(search.trials()) + left >= RACE_AFTER as u64 + RACE_MIN;
+        let trials = if may_race { left } else { search.worthwhile_trials(left, pairs) };
+        let cells = search.next_block(trials);
         if cells.is_empty() {
             self.confirm();
         } else {

@@ -165,9 +165,13 @@ impl Search {
     }
 
     fn missed_by(&self, candidate: usize, draws: &[Vec<f64>]) -> Missed {
-        let lowest = |draw: &[f64]| self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min);
-        let distance = |draw: &Vec<f64>| (draw[candidate] - lowest(draw)).max(0.0).exp_m1();
+        let distance = |draw: &Vec<f64>| (draw[candidate] - self.lowest(draw)).max(0.0).exp_m1();
         Missed::of(draws.iter().map(distance).collect())
+    }
+
+    /// Returns the time of the best active candidate in a draw.
+    pub(super) fn lowest(&self, draw: &[f64]) -> f64 {
+        self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min)
     }
 }
 

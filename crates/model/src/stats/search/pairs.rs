@@ -23,17 +23,16 @@ impl Search {
     /// Returns the number of pairs with which the expected gain of the answer is largest, if this number of trials is left
     /// for search and pairs together. At least `least`, also without a candidate to confirm.
     pub fn worthwhile_pairs(&self, trials_left: usize, least: u32) -> u32 {
-        let leader = self.leader().filter(|leader| *leader != 0 && self.trials_of(*leader) > 0);
-        let (Some(leader), Some(deviation)) = (leader, self.pair_deviation()) else { return least };
         if !self.prior.rules.weighs_pairs {
             return least;
         }
+        let leader = self.leader().filter(|leader| *leader != 0 && self.trials_of(*leader) > 0);
+        let (Some(leader), Some(deviation)) = (leader, self.pair_deviation()) else { return least };
         let mut random = Random::new(self.prior.seed, &format!("pairs {}", self.blocks));
-        let lowest = |draw: &[f64]| self.active().map(|one| draw[one]).fold(f64::INFINITY, f64::min);
         let draws = self.posterior.draws(&self.prior, DRAWS, &mut random);
         let prospects: Vec<Prospect> = draws
             .iter()
-            .map(|draw| Prospect { gain: draw[0] - draw[leader], missed: draw[leader] - lowest(draw) })
+            .map(|draw| Prospect { gain: draw[0] - draw[leader], missed: draw[leader] - self.lowest(draw) })
             .collect();
         let most = (PAIRS_SHARE_MAX * (self.trials + trials_left) as f64).min(trials_left as f64) / 2.0;
         best_pairs(&prospects, deviation, trials_left, least..=most as u32)
@@ -71,8 +70,8 @@ fn expected_gain(prospects: &[Prospect], error: f64, search: f64) -> f64 {
     gains.iter().map(|gain| gain * normal_probability((gain - least) / error)).sum::<f64>() / count
 }
 
-/// Returns the mean of the pairs from which they confirm a predicted gain: at least their standard error, and combined with
-/// the prediction, weighted by precision, at least the half-width of the 99 % range.
+/// Returns the smallest mean of the pairs that confirms a predicted gain: it exceeds its own standard error, and the average
+/// of pairs and prediction, weighted by their precision, is above zero with its 99 % range.
 fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
     let (of_prediction, of_pairs) = (1.0 / variance.max(f64::MIN_POSITIVE), error.powi(-2));
     let combined = LIKELY_HALF_WIDTH * (of_prediction + of_pairs).sqrt() - mean * of_prediction;
@@ -83,7 +82,7 @@ fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Pairs for 50 trials, if a pair has a standard deviation of 5 %, and the prediction one of 1.5 %.
+    /// Number of pairs out of 50 trials. The standard deviation is 5 % for a pair and 1.5 % for the prediction.
     fn pairs(gain: f64, missed: f64) -> u32 {
         let prospects: Vec<Prospect> =
             [-1.5, -0.9, -0.3, 0.3, 0.9, 1.5].map(|step| Prospect { gain: gain + 0.015 * step, missed }).into();
