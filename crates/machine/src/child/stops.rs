@@ -8,9 +8,15 @@ use rustix::process::{Pid, WaitId, WaitIdOptions};
 /// Waits until a child has ended, without reaping it, and returns the total time for which it was stopped. Returns early
 /// if another thread reaps it.
 pub(super) fn measure(pid: u32) -> Duration {
+    measure_observed(pid, |_| ())
+}
+
+/// Calls `observe` with each event.
+fn measure_observed(pid: u32, observe: impl Fn(Event)) -> Duration {
     let (mut total, mut since) = (Duration::ZERO, None);
     // A child that cannot be waited for has been reaped.
     while let Ok(event) = next(pid) {
+        observe(event);
         match (event, since) {
             (Event::Stopped, None) => since = Some(Instant::now()),
             (Event::Continued | Event::Ended, Some(began)) => {
@@ -62,19 +68,12 @@ mod tests {
             let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
             let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
             let began = Instant::now();
-            let measuring = std::thread::spawn({
-                let pid = child.id();
-                move || measure(pid)
+            let (observe, observed) = std::sync::mpsc::channel();
+            let measuring = std::thread::spawn(move || {
+                measure_observed(pid.as_raw_pid().cast_unsigned(), |event| observe.send(event).unwrap())
             });
             kill_process(pid, Signal::STOP).unwrap();
-            let stat = || std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-            while !stat().contains(") T ") {
-                std::thread::yield_now();
-            }
-            let stopped = Instant::now();
-            while stopped.elapsed() < Duration::from_millis(20) {
-                std::thread::yield_now();
-            }
+            assert_eq!(observed.recv().unwrap(), Event::Stopped);
             if resumes {
                 kill_process(pid, Signal::CONT).unwrap();
             }
