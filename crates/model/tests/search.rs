@@ -12,7 +12,7 @@ use model::stats::search::{
     Features, Hint, Prior, Random, Search, SearchClaim, SearchStanding, confirm_pairs, log_times,
 };
 use model::values::placement::Placement;
-use model::values::plan::{EarlierProgram, ProgramKind, SearchPlan, ThreadChoice};
+use model::values::plan::{EarlierProgram, ProgramKind, SEARCH_VERSION, SearchPlan, ThreadChoice};
 use model::values::workload::Better;
 
 /// The candidates of a machine.
@@ -302,6 +302,26 @@ fn few_candidates_are_measured_and_resolved() {
         assert_eq!(search.leader(), Some(count - 1), "{count}");
         assert!(search.missed().unwrap().mean < 0.02, "{count}: {:?}", search.missed());
     }
+}
+
+/// A search of version 3 ended after two blocks if a model was sure, with most trials unused.
+#[test]
+fn search_ends_early_only_if_no_draw_is_better() {
+    let mut field = field("ryzen5-2600", Threads::Fixed(6));
+    let mut good_and_trials = |version: u32| {
+        field.plan.version = version;
+        let prior = field.prior();
+        let runs = (0..100).map(|seed| {
+            let mut random = Random::new(seed, "few candidates");
+            let truth: Vec<f64> = (0..field.placements.len()).map(|_| 0.03 * random.normal()).collect();
+            let (search, _) = run(&prior, &truth, 60, seed);
+            (usize::from(regret(&search, &truth) < 0.02), search.trials())
+        });
+        runs.fold((0, 0), |(good, trials), run| (good + run.0, trials + run.1))
+    };
+    let (before, now) = (good_and_trials(3), good_and_trials(SEARCH_VERSION));
+    println!("{before:?} {now:?}");
+    assert!(now.0 > before.0 && now.0 >= 97, "{before:?} {now:?}");
 }
 
 #[test]

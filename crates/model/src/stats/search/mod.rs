@@ -40,8 +40,6 @@ use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State, signed_log};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
-/// The search ends early once the expected loss of the leader is below this (difference of logarithms).
-const RESOLVED_MISS: f64 = 0.005;
 /// Share of the trials that confirm the winner, and the minimum number of pairs.
 const CONFIRM_PAIRS_SHARE: f64 = 0.1;
 const CONFIRM_PAIRS_MIN: u32 = 3;
@@ -242,6 +240,6 @@ impl Search {
 
     fn is_resolved(&self) -> bool {
         let is_tried = self.leader().is_some_and(|leader| self.trials_of(leader) > 1);
-        is_tried && self.missed().is_some_and(|missed| missed.mean < RESOLVED_MISS)
+        is_tried && self.missed().is_some_and(|missed| missed.mean < self.prior.rules.resolved_miss)
     }
 }

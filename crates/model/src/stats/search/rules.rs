@@ -14,6 +14,8 @@ pub struct Rules {
     pub uses_all_trials: bool,
     /// Whether the number of pairs follows from the predicted gain and its uncertainty.
     pub weighs_pairs: bool,
+    /// The search ends early once the expected loss of the leader is below this (difference of logarithms).
+    pub resolved_miss: f64,
 }
 
 impl Rules {
@@ -24,10 +26,11 @@ impl Rules {
                 unstructured_bonus: 0.0,
                 uses_all_trials: false,
                 weighs_pairs: false,
+                resolved_miss: 0.005,
             },
             2 => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, ..Self::of_version(1) },
             3 => Self { uses_all_trials: true, ..Self::of_version(2) },
-            _ => Self { weighs_pairs: true, ..Self::of_version(3) },
+            _ => Self { weighs_pairs: true, resolved_miss: 0.0003, ..Self::of_version(3) },
         }
     }
 }
