@@ -40,8 +40,8 @@ use crate::stats::racing::{BlockResult, End, KILL_FACTOR, State, signed_log};
 use crate::values::workload::Better;
 use posterior::{BASELINE_NOISE, Observation, Posterior};
 
-/// Share of the trials that confirm the winner, and the minimum number of pairs.
-const CONFIRM_PAIRS_SHARE: f64 = 0.1;
+/// Minimum share of the trials that confirm the winner, and minimum number of their pairs.
+const PAIRS_SHARE_MIN: f64 = 0.2;
 const CONFIRM_PAIRS_MIN: u32 = 3;
 /// Predicted advantage (difference of logarithms) at which a candidate without trials becomes the leader.
 const UNTRIED_GAIN: f64 = 0.01;
@@ -67,7 +67,7 @@ pub struct Search {
 
 /// Returns the number of pairs of the confirmation for a budget of trials, search and confirmation together.
 pub fn confirm_pairs(trials: usize) -> u32 {
-    ((CONFIRM_PAIRS_SHARE * trials as f64).round() as u32).max(CONFIRM_PAIRS_MIN)
+    ((PAIRS_SHARE_MIN / 2.0 * trials as f64).round() as u32).max(CONFIRM_PAIRS_MIN)
 }
 
 impl Search {
