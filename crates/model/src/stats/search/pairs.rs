@@ -70,8 +70,8 @@ fn expected_gain(prospects: &[Prospect], error: f64, search: f64) -> f64 {
     gains.iter().map(|gain| gain * normal_probability((gain - least) / error)).sum::<f64>() / count
 }
 
-/// Returns the smallest mean of the pairs that confirms a predicted gain: it exceeds its own standard error, and the average
-/// of pairs and prediction, weighted by their precision, is above zero with its 99 % range.
+/// Returns the smallest mean gain of the pairs that confirms the predicted gain. It has to exceed its standard error, and the
+/// 99 % range of the average of pairs and prediction, weighted by their precision, has to lie above zero.
 fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
     let (of_prediction, of_pairs) = (1.0 / variance.max(f64::MIN_POSITIVE), error.powi(-2));
     let combined = LIKELY_HALF_WIDTH * (of_prediction + of_pairs).sqrt() - mean * of_prediction;
@@ -82,7 +82,8 @@ fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Number of pairs out of 50 trials. The standard deviation is 5 % for a pair and 1.5 % for the prediction.
+    /// Returns the best number of pairs if 50 trials are left. The standard deviation is 5 % for a pair and 1.5 % for the
+    /// prediction.
     fn pairs(gain: f64, missed: f64) -> u32 {
         let prospects: Vec<Prospect> =
             [-1.5, -0.9, -0.3, 0.3, 0.9, 1.5].map(|step| Prospect { gain: gain + 0.015 * step, missed }).into();

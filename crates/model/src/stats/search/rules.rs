@@ -14,7 +14,7 @@ pub struct Rules {
     pub uses_all_trials: bool,
     /// Whether the number of pairs follows from the predicted gain and its uncertainty.
     pub weighs_pairs: bool,
-    /// The search ends early once the expected loss of the leader is below this (difference of logarithms).
+    /// The search ends early once the leader's expected loss, as a difference of logarithms, is below this.
     pub resolved_miss: f64,
 }
 
