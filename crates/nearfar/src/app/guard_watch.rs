@@ -18,8 +18,10 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub const READ_LIMIT: Duration = Duration::from_millis(300);
 /// Time without a successful reading after which a guard counts as violated.
 const UNREAD_MAX: Duration = Duration::from_millis(600);
-/// Interval over which the growth of a rate is compared.
+/// Interval over which the growth of a rate is compared with an upper limit.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
+/// The same for a lower limit: with the intervals before and after it, a violation is seen within a second.
+const LOWER_LIMIT_WINDOW: Duration = Duration::from_millis(600);
 /// Time for which readings are kept.
 const KEPT: Duration = Duration::from_secs(3);
 
@@ -112,18 +114,22 @@ fn state(rule: &GuardRule, readings: &[GuardReading], placed: Instant, now: Inst
 }
 
 /// Returns the growth per second before the last reading; `None` if it is not known yet. An upper limit is violated by what
-/// has grown in less than a second, too; a lower limit needs a whole second.
+/// has grown in less than its window, too; a lower limit needs a whole window.
 fn rate(limit: GuardLimit, readings: &[(Instant, f64)]) -> Option<f64> {
+    let window = match limit {
+        GuardLimit::Above => LOWER_LIMIT_WINDOW,
+        GuardLimit::Below => RATE_WINDOW,
+    };
     let (last, total) = readings.last()?;
-    let start = readings.iter().rposition(|(began, _)| *last >= *began + RATE_WINDOW).unwrap_or(0);
+    let start = readings.iter().rposition(|(began, _)| *last >= *began + window).unwrap_or(0);
     let (first, before) = readings[start];
     let span = last.saturating_duration_since(first);
     // A counter that was reset has grown by an unknown number.
     let growth = (total - before).max(0.0);
     match limit {
         _ if span.is_zero() => None,
-        GuardLimit::Above if span < RATE_WINDOW => None,
-        _ => Some(growth / span.max(RATE_WINDOW).as_secs_f64()),
+        GuardLimit::Above if span < window => None,
+        _ => Some(growth / span.max(window).as_secs_f64()),
     }
 }
 
@@ -197,7 +203,8 @@ mod tests {
             "a reset"
         );
         let work = "tcp:80>10";
-        assert_eq!(judged(work, &grows(0.0, 5), 900), GuardState::Unknown, "a lower limit needs a whole second");
+        assert_eq!(judged(work, &grows(0.0, 3), 500), GuardState::Unknown, "a lower limit needs a whole window");
+        assert_eq!(violation(judged(work, &grows(0.0, 4), 700)), (Ok(0.0), 0), "within a second");
         assert_eq!(violation(judged(work, &grows(1.0, 6), 1100)), (Ok(5.0), 0));
         assert_eq!(judged(work, &grows(3.0, 6), 1100), GuardState::Hold);
     }
