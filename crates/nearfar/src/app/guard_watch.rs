@@ -18,9 +18,9 @@ const INTERVAL: Duration = Duration::from_millis(200);
 pub const READ_LIMIT: Duration = Duration::from_millis(300);
 /// Time without a successful reading after which a guard counts as violated.
 const UNREAD_MAX: Duration = Duration::from_millis(600);
-/// Interval over which the growth of a rate is compared with an upper limit.
+/// Interval over which a rate is measured for an upper limit.
 const RATE_WINDOW: Duration = Duration::from_secs(1);
-/// The same for a lower limit: with the intervals before and after it, a violation is seen within a second.
+/// The same for a lower limit: short enough to see a violation within a second, although the first reading may be late.
 const LOWER_LIMIT_WINDOW: Duration = Duration::from_millis(600);
 /// Time for which readings are kept.
 const KEPT: Duration = Duration::from_secs(3);
@@ -113,8 +113,8 @@ fn state(rule: &GuardRule, readings: &[GuardReading], placed: Instant, now: Inst
     if is_known { GuardState::Hold } else { GuardState::Unknown }
 }
 
-/// Returns the growth per second before the last reading; `None` if it is not known yet. An upper limit is violated by what
-/// has grown in less than its window, too; a lower limit needs a whole window.
+/// Returns the growth per second before the last reading; `None` if it is not known yet. An upper limit can be
+/// violated before a whole window has passed; a lower limit cannot be judged earlier.
 fn rate(limit: GuardLimit, readings: &[(Instant, f64)]) -> Option<f64> {
     let window = match limit {
         GuardLimit::Above => LOWER_LIMIT_WINDOW,

@@ -70,8 +70,8 @@ fn expected_gain(prospects: &[Prospect], error: f64, search: f64) -> f64 {
     gains.iter().map(|gain| gain * normal_probability((gain - least) / error)).sum::<f64>() / count
 }
 
-/// Returns the smallest mean gain of the pairs that confirms the predicted gain. It has to exceed its standard error, and the
-/// 99 % range of the average of pairs and prediction, weighted by their precision, has to lie above zero.
+/// Returns the smallest mean gain in the pairs that would confirm the predicted gain. It must exceed its standard error, and
+/// the average of pairs and prediction, weighted by precision, must have a 99 % range above zero.
 fn confirmed_from(mean: f64, variance: f64, error: f64) -> f64 {
     let (of_prediction, of_pairs) = (1.0 / variance.max(f64::MIN_POSITIVE), error.powi(-2));
     let combined = LIKELY_HALF_WIDTH * (of_prediction + of_pairs).sqrt() - mean * of_prediction;
