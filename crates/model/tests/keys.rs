@@ -161,7 +161,7 @@ fn search_is_part_of_the_race_key_with_this_text() {
     search.uses_earlier = true;
     search.earlier = vec![EarlierProgram { name: "sort".into(), log_times: vec![Some(0.0), Some(-0.125), None] }];
     let text = concat!(
-        "search 4, seed: 1, threads: searched, programs: generic compute sharing bandwidth first-touch serial lock ",
+        "search 5, seed: 1, threads: searched, programs: generic compute sharing bandwidth first-touch serial lock ",
         "pipeline cache-capacity interrupts page-migration, distances: [10, 21, 21, 10], ",
         "earlier: true",
     );

@@ -324,6 +324,50 @@ fn search_ends_early_only_if_no_draw_is_better() {
     assert!(now.0 > before.0 && now.0 >= 97, "{before:?} {now:?}");
 }
 
+/// A random candidate is faster than all others, so no other trial hints at it. A search of version 4 tried a third of the
+/// candidates in 80 trials.
+#[test]
+fn late_blocks_explore_from_version_5_on() {
+    let mut field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let mut tried_and_found = |version: u32| {
+        field.plan.version = version;
+        let prior = field.prior();
+        let runs = (0..12).map(|seed| {
+            let mut truth = field.truth(ProgramKind::Sharing, seed);
+            let chosen = 1 + Random::new(seed, "resonance").below(truth.len() - 1);
+            truth[chosen] = truth.iter().copied().fold(f64::INFINITY, f64::min) - 0.1;
+            let (search, _) = run(&prior, &truth, 80, seed);
+            let tried = (0..truth.len()).filter(|candidate| search.trials_of(*candidate) > 0).count();
+            (tried, usize::from(search.leader() == Some(chosen)))
+        });
+        runs.fold((0, 0), |(tried, found), run| (tried + run.0, found + run.1))
+    };
+    let (before, now) = (tried_and_found(4), tried_and_found(SEARCH_VERSION));
+    println!("{before:?} {now:?}");
+    assert!(now.0 * 2 > before.0 * 3 && now.1 >= before.1, "{before:?} {now:?}");
+}
+
+/// A search of version 4 ended as soon as a model was sure, which programs that fit no model can pretend.
+#[test]
+fn search_ends_early_only_after_as_many_trials_as_candidates() {
+    let mut field = field("xeon-e5-2640-x2", Threads::Unspecified);
+    let mut trials = |version: u32| {
+        field.plan.version = version;
+        let prior = field.prior();
+        let of_seed = |seed| {
+            let mut truth = field.truth(ProgramKind::Sharing, seed);
+            let best = (1..truth.len()).min_by(|one, other| truth[*one].total_cmp(&truth[*other])).unwrap();
+            truth[best] -= 0.3;
+            run(&prior, &truth, 100, seed).0.trials()
+        };
+        (0..5).map(of_seed).collect::<Vec<_>>()
+    };
+    let (before, now) = (trials(4), trials(SEARCH_VERSION));
+    let candidates = field.placements.len();
+    assert!(before.iter().any(|trials| *trials < candidates), "{before:?}");
+    assert!(now.iter().all(|trials| *trials >= candidates && *trials < 100), "{now:?}");
+}
+
 #[test]
 fn wrong_models_do_not_break_the_stated_bound() {
     // The times of a program belong to other candidates, so no simulated program is like it.

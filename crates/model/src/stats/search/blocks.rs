@@ -1,8 +1,8 @@
 //! The candidates of the next block: the baseline in some blocks, the expected best, the best of draws of the posterior,
-//! and in some blocks a random candidate that the model does not select. Must not depend on how the posterior is computed.
+//! and random candidates that the model does not select. Must not depend on how the posterior is computed.
 
-use super::Search;
 use super::random::Random;
+use super::{RACE_AFTER, Search};
 
 /// Usual number of trials of a block.
 const BLOCK: usize = 7;
@@ -10,6 +10,12 @@ const BLOCK: usize = 7;
 const BASELINE_EVERY: usize = 3;
 /// Probability that a block contains a random candidate that was never run, in case the model is wrong.
 const INSURANCE: f64 = 0.3;
+/// Number of blocks before exploration begins: by then, the posterior mostly repeats the candidates that it prefers.
+const BLOCKS_BEFORE_EXPLORING: usize = 4;
+/// Maximum number of random candidates without trials in a block that explores.
+const EXPLORED_MAX: f64 = 5.0;
+/// Number of candidates per trial up to which blocks explore most; among more, a random one is rarely better.
+const COVERED_PER_TRIAL: f64 = 1.5;
 /// Number of draws per trial of a block; several draws may have the same best candidate.
 const DRAWS_PER_TRIAL: usize = 4;
 
@@ -20,7 +26,7 @@ pub(super) fn choose(search: &Search, affordable: usize) -> Vec<usize> {
         return Vec::new();
     }
     let mut random = Random::new(search.prior.seed, &format!("block {}", search.blocks));
-    let mut block = Block { search, size, members: Vec::new() };
+    let mut block = Block { search, size, affordable, members: Vec::new() };
     if search.blocks.is_multiple_of(BASELINE_EVERY) {
         block.add(0);
     }
@@ -43,6 +49,7 @@ fn size(affordable: usize) -> usize {
 struct Block<'a> {
     search: &'a Search,
     size: usize,
+    affordable: usize,
     members: Vec<usize>,
 }
 
@@ -93,6 +100,9 @@ impl Block<'_> {
         if random.chance(INSURANCE) {
             self.add_untried(random);
         }
+        for _ in 0..self.explored() {
+            self.add_untried(random);
+        }
         for draw in search.posterior.draws(&search.prior, DRAWS_PER_TRIAL * self.size, random) {
             let best = search.active().min_by(|one, other| draw[*one].total_cmp(&draw[*other]));
             self.add(best.unwrap_or(0));
@@ -100,6 +110,20 @@ impl Block<'_> {
                 break;
             }
         }
+    }
+
+    /// Returns the number of random candidates without trials. It grows from block to block, more slowly if the trials can
+    /// cover only a part of the candidates. The last block has none, because it could not repeat a good one.
+    fn explored(&self) -> usize {
+        let search = self.search;
+        let blocks = search.blocks.saturating_sub(BLOCKS_BEFORE_EXPLORING);
+        if blocks == 0 || self.affordable <= self.size {
+            return 0;
+        }
+        let trials = search.trials.saturating_add(self.affordable).min(RACE_AFTER);
+        let coverage = COVERED_PER_TRIAL * trials as f64 / search.dropped.len() as f64;
+        let growth = search.prior.rules.exploration * coverage.min(1.0);
+        (growth * blocks as f64).min(EXPLORED_MAX) as usize
     }
 
     fn add_untried(&mut self, random: &mut Random) {

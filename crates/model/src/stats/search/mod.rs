@@ -239,7 +239,9 @@ impl Search {
     }
 
     fn is_resolved(&self) -> bool {
+        let rules = self.prior.rules;
         let is_tried = self.leader().is_some_and(|leader| self.trials_of(leader) > 1);
-        is_tried && self.missed().is_some_and(|missed| missed.mean < self.prior.rules.resolved_miss)
+        let is_covered = self.trials >= rules.resolved_trials * self.dropped.len();
+        is_tried && is_covered && self.missed().is_some_and(|missed| missed.mean < rules.resolved_miss)
     }
 }

@@ -16,6 +16,11 @@ pub struct Rules {
     pub weighs_pairs: bool,
     /// The search ends early once the leader's expected loss, as a difference of logarithms, is below this.
     pub resolved_miss: f64,
+    /// The search ends early only after this number of trials per candidate.
+    pub resolved_trials: usize,
+    /// Number of random candidates that each late block tries in addition to those of the block before, if the trials can
+    /// cover most candidates. Finds more of the programs that fit no model.
+    pub exploration: f64,
 }
 
 impl Rules {
@@ -27,10 +32,13 @@ impl Rules {
                 uses_all_trials: false,
                 weighs_pairs: false,
                 resolved_miss: 0.005,
+                resolved_trials: 0,
+                exploration: 0.0,
             },
             2 => Self { drops_after_first_failure: true, unstructured_bonus: 1.5, ..Self::of_version(1) },
             3 => Self { uses_all_trials: true, ..Self::of_version(2) },
-            _ => Self { weighs_pairs: true, resolved_miss: 0.0003, ..Self::of_version(3) },
+            4 => Self { weighs_pairs: true, resolved_miss: 0.0003, ..Self::of_version(3) },
+            _ => Self { resolved_trials: 1, exploration: 1.5, ..Self::of_version(4) },
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::values::id_set::{CpuId, NodeId};
 
 /// Version of the search. Increment it when the same plan and trials would lead to other decisions, and keep the decisions
 /// of earlier versions in `stats::search::rules`: results are computed from the stored trials again.
-pub const SEARCH_VERSION: u32 = 4;
+pub const SEARCH_VERSION: u32 = 5;
 
 /// Makes a race begin with a search: a model of the program chooses small blocks of candidates. All decisions follow
 /// from this plan and the stored trials.
