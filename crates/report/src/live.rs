@@ -5,8 +5,8 @@ use model::values::shell::quote_argv;
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::percent_size;
-use crate::residency::{by_node_text, paragraph};
-use crate::style::{TextStyle, Tone, clean, with_symbol};
+use crate::residency::by_node_text;
+use crate::style::{TextStyle, Tone, clean, paragraph, with_symbol};
 
 /// Maximum number of rows; JSON has all.
 const ROWS_MAX: usize = 20;

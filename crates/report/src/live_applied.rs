@@ -6,8 +6,7 @@ use model::analysis::live::{
 use model::values::shell::quote_argv;
 use model::values::undo::{CpusetOwner, CpusetResource, RestoreStatus, SettingTarget, UNLIMITED};
 
-use crate::residency::paragraph;
-use crate::style::{TextStyle, Tone, clean, with_symbol};
+use crate::style::{TextStyle, Tone, clean, paragraph, with_symbol};
 
 /// The state of an applied placement, the memory that was moved, and how to keep or undo it.
 pub fn change(change: &AppliedChange, style: &TextStyle) -> String {

@@ -8,8 +8,7 @@ use model::stats::switchback::{ArmId, Change, DropReason, NoClaim, Outcome};
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::{percent_size, significant};
-use crate::residency::paragraph;
-use crate::style::{TextStyle, Tone, clean, with_symbol};
+use crate::style::{TextStyle, Tone, clean, paragraph, with_symbol};
 
 /// Title of the column with memory nodes.
 const MEMORY: &str = "memory";

@@ -10,7 +10,7 @@ use model::values::units::Bytes;
 
 use crate::grid::{CellKind, Grid, GridCell};
 use crate::number::percent_size;
-use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
+use crate::style::{TextStyle, Tone, clean, paragraph, with_symbol};
 
 /// Maximum number of rows of each table; JSON has all.
 const ROWS_MAX: usize = 40;
@@ -243,10 +243,6 @@ fn sampling(interval: u64, memory: &NodeBytes) -> Option<String> {
             memory.margin
         )
     })
-}
-
-pub(crate) fn paragraph(text: &str, style: &TextStyle) -> String {
-    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 #[cfg(test)]

@@ -156,6 +156,11 @@ pub(crate) fn wrapped(text: &str, first: usize, rest: usize) -> Vec<String> {
     lines
 }
 
+/// Returns a text wrapped to the width, as finished lines.
+pub(crate) fn paragraph(text: &str, style: &TextStyle) -> String {
+    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

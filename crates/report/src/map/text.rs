@@ -8,7 +8,7 @@ use model::values::units::Bytes;
 use super::cores::common;
 use super::outline::{Branch, node_facts, outline};
 use crate::grid::{Grid, GridCell};
-use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
+use crate::style::{TextStyle, Tone, clean, finished, paragraph, with_symbol, wrapped};
 
 /// Maximum number of nodes of a distance matrix; for more, a sentence summarises it.
 const MATRIX_NODES_MAX: usize = 16;
@@ -26,10 +26,6 @@ pub fn text(topology: &Topology, settings: Option<&Settings>, style: &TextStyle)
     sections.extend(settings.and_then(|settings| facts(settings, style)));
     sections.extend(notes(topology, style));
     sections.join("\n")
-}
-
-fn paragraph(text: &str, style: &TextStyle) -> String {
-    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 pub(super) fn section(title: &str, body: &str, style: &TextStyle) -> String {

@@ -7,8 +7,7 @@ use serde_json::Value;
 use crate::grid::{Grid, GridCell};
 use crate::json::{about, stamped, value};
 use crate::number::significant;
-use crate::residency::paragraph;
-use crate::style::TextStyle;
+use crate::style::{TextStyle, paragraph};
 use crate::table::{heading, section};
 
 /// The fields of the finding, with `commands`, `boot_lines` and `run`.

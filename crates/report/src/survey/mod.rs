@@ -11,7 +11,7 @@ pub(crate) use text::{changes, false_alarm_note, standings};
 use crate::claim_text::ClaimText;
 use crate::grid::{Grid, markdown_text};
 use crate::stamp;
-use crate::style::{TextStyle, Tone, clean, finished, with_symbol, wrapped};
+use crate::style::{TextStyle, Tone, clean, paragraph, with_symbol};
 
 pub fn text(survey: &Survey, style: &TextStyle) -> String {
     let stamps = stamp::terminal(&stamp::of(survey.stamp), style);
@@ -73,8 +73,4 @@ fn toned(sentence: &ClaimText) -> String {
         None => Tone::Plain,
     };
     with_symbol(&sentence.text, tone)
-}
-
-fn paragraph(text: &str, style: &TextStyle) -> String {
-    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }

@@ -13,7 +13,7 @@ use crate::comparison_notes::{SUSPECT_MARK, baseline_value, footnotes, mean_tabl
 use crate::grid::{CellKind, Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::Digits;
 use crate::stamp;
-use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, paragraph, with_symbol};
 
 /// Minimum width of a column of changes; on narrower terminals each change has a separate line.
 const CHANGE_WIDTH_MIN: usize = 20;
@@ -46,10 +46,6 @@ pub fn comparison_with(comparison: &Comparison, digits: Digits, style: &TextStyl
 /// `Against kernel, by placement`.
 pub(crate) fn caption(comparison: &Comparison) -> String {
     clean(&format!("Against {}, by {}", comparison.baseline, comparison.by))
-}
-
-fn paragraph(text: &str, style: &TextStyle) -> String {
-    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 pub fn comparison_markdown(comparison: &Comparison) -> String {

@@ -8,7 +8,7 @@ use crate::claim_text::column_by;
 use crate::grid::{Grid, GridCell, html_paragraphs, markdown_text};
 use crate::number::{signed_percent, significant};
 use crate::stamp;
-use crate::style::{HARD_SPACE, TextStyle, Tone, clean, finished, with_symbol, wrapped};
+use crate::style::{HARD_SPACE, TextStyle, Tone, clean, paragraph, with_symbol};
 
 pub fn index(table: &IndexTable, style: &TextStyle) -> String {
     let mut out: String = index_notes(table).iter().map(|note| paragraph(note, style)).collect();
@@ -23,10 +23,6 @@ pub fn index(table: &IndexTable, style: &TextStyle) -> String {
 /// Notes above the tables: the stamps, and limits on the interpretation.
 pub(crate) fn index_notes(table: &IndexTable) -> Vec<String> {
     stamp::of(table.stamp).into_iter().chain(table.notes.iter().map(|note| clean(note))).collect()
-}
-
-fn paragraph(text: &str, style: &TextStyle) -> String {
-    wrapped(text, style.width, style.width).iter().map(|line| format!("{}\n", finished(line, style))).collect()
 }
 
 pub fn index_markdown(table: &IndexTable) -> String {
