@@ -1,4 +1,4 @@
-"""What the scripts/live-* that start a service have in common: the program, a port, and a client."""
+"""What the scripts that start a service have in common: the program, a port, and a client."""
 import os
 import pathlib
 import socket
