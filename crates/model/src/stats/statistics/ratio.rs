@@ -1,6 +1,8 @@
 //! The ratio of candidate and baseline within runs, its interval, and the matching test for a difference: of pairs that
 //! share a block, or of independent samples.
 
+use std::cmp::Ordering;
+
 use super::bootstrap::{Resampling, bca_test_independent};
 use super::shift::center_with_p_value;
 use super::student::{Mean, exp, logarithms, mean_p_value, welch_interval};
@@ -9,6 +11,9 @@ use super::{CONFIDENCE, Interval};
 
 /// Minimum number of samples for a bootstrap; with fewer it has too few different draws and is too narrow.
 const RANKS_FROM: usize = 6;
+
+/// A logarithm farther from 0 than this is not 0 by a rounding error. There may be millions of logarithms, and `exp` is slow.
+const ROUNDING_MAX: f64 = 1e-12;
 
 /// The ratio of candidate and baseline. Without a unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,9 +56,14 @@ pub fn ratio_of_pairs(baseline: &[f64], candidate: &[f64], seed: u64) -> Option<
     // The ratio is computed first: equal ratios then have equal logarithms, and are ties in the rank test.
     let logarithms: Vec<f64> =
         baseline.iter().zip(candidate).map(|(baseline, candidate)| (candidate / baseline).ln()).collect();
-    // By the ratio itself: the logarithm of a ratio of 1 may differ from 0 by a rounding error.
-    let (center, p_value) = center_with_p_value(&logarithms, CONFIDENCE, seed, |log| log.exp().total_cmp(&1.0))?;
+    let (center, p_value) = center_with_p_value(&logarithms, CONFIDENCE, seed, side_of_no_change)?;
     RatioEstimate::new(center.value.exp(), center.interval.and_then(exp), p_value)
+}
+
+/// Returns the side of no change on which the logarithm of a ratio is. Near 0 by the ratio itself, because the logarithm of a
+/// ratio of 1 may differ from 0 by a rounding error.
+fn side_of_no_change(log: f64) -> Ordering {
+    if log.abs() > ROUNDING_MAX { log.total_cmp(&0.0) } else { log.exp().total_cmp(&1.0) }
 }
 
 /// Returns the candidate's median divided by the baseline's, for independent samples. From 6 samples a side, the interval

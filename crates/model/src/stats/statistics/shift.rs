@@ -99,11 +99,17 @@ fn estimate(
     of_few: impl FnOnce() -> Option<Interval>,
 ) -> Option<Estimate> {
     let count = combinations.len();
-    let value = f64::midpoint(order_statistic(combinations, (count - 1) / 2), order_statistic(combinations, count / 2));
+    let (below, low_middle, above) = combinations.select_nth_unstable_by((count - 1) / 2, f64::total_cmp);
+    let low_middle = *low_middle;
+    let high_middle = if count % 2 == 1 { low_middle } else { order_statistic(above, 0) };
+    let value = f64::midpoint(low_middle, high_middle);
     let interval = match depth {
+        // Each end is in the half that the selection of the median has left on its side.
         Some(depth) => {
-            let low = order_statistic(combinations, depth - 1);
-            Interval::between(low, order_statistic(combinations, count - depth))
+            let low = if depth <= below.len() { order_statistic(below, depth - 1) } else { low_middle };
+            let from_end = above.len().checked_sub(depth);
+            let high = from_end.map_or(high_middle, |index| order_statistic(above, index));
+            Interval::between(low, high)
         }
         None => of_few(),
     };
@@ -142,6 +148,22 @@ mod tests {
             let estimate = hodges_lehmann_center(&numbers(&case["values"]), 0.95, 1).unwrap();
             assert_close(estimate.value, number(&case["center"]), case["name"].as_str().unwrap());
             assert_interval(estimate.interval, &case["center_interval"], case["name"].as_str().unwrap());
+        }
+    }
+
+    #[test]
+    fn selected_values_are_those_of_a_sorted_sample() {
+        for count in 1..10 {
+            let shuffled: Vec<f64> = (0..count).map(|index| f64::from(index * 7 % 11)).collect();
+            let mut sorted = shuffled.clone();
+            sorted.sort_by(f64::total_cmp);
+            for depth in 1..=sorted.len().div_ceil(2) {
+                let found = estimate(&mut shuffled.clone(), Some(depth), || None).unwrap();
+                let interval = Interval::between(sorted[depth - 1], sorted[sorted.len() - depth]);
+                assert_eq!(found.interval, interval, "{count} {depth}");
+                let value = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+                assert_eq!(found.value.to_bits(), value.to_bits(), "{count}");
+            }
         }
     }
 
