@@ -1,4 +1,4 @@
-"""What the scripts that start a service have in common: the program, a port, and a client."""
+"""What the scripts that start a service have in common: the program, a port, a client, and how to read an answer."""
 import os
 import pathlib
 import socket
@@ -29,3 +29,11 @@ def ask(port):
         while True:
             connection.send(b"?")
             connection.recv(1)
+
+
+def answered(trial):
+    """Returns the outcome of an experiment, the placement that it names or None, and the change as text."""
+    answer = trial["answer"]
+    arm, change = answer.get("arm"), answer.get("change")
+    placement = trial["placements"][arm]["name"] if arm else None
+    return answer.get("outcome", answer["answer"]), placement, f" {100 * change['value']:+.1f} %" if change else ""
