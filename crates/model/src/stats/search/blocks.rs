@@ -12,9 +12,9 @@ const BASELINE_EVERY: usize = 3;
 const INSURANCE: f64 = 0.3;
 /// Number of blocks before exploration begins: by then, the posterior mostly repeats the candidates that it prefers.
 const BLOCKS_BEFORE_EXPLORING: usize = 4;
-/// Maximum number of random candidates without trials in a block that explores.
+/// Maximum number of candidates that a block explores: random ones that were never run.
 const EXPLORED_MAX: f64 = 5.0;
-/// Number of candidates per trial up to which blocks explore most; among more, a random one is rarely better.
+/// With more candidates per trial than this, blocks explore less, because a random candidate is rarely better.
 const COVERED_PER_TRIAL: f64 = 1.5;
 /// Number of draws per trial of a block; several draws may have the same best candidate.
 const DRAWS_PER_TRIAL: usize = 4;
@@ -97,10 +97,8 @@ impl Block<'_> {
         if let Some(leader) = search.expected_best() {
             self.add(leader);
         }
-        if random.chance(INSURANCE) {
-            self.add_untried(random);
-        }
-        for _ in 0..self.explored() {
+        let untried = usize::from(random.chance(INSURANCE)) + self.explored();
+        for _ in 0..untried {
             self.add_untried(random);
         }
         for draw in search.posterior.draws(&search.prior, DRAWS_PER_TRIAL * self.size, random) {
@@ -112,8 +110,8 @@ impl Block<'_> {
         }
     }
 
-    /// Returns the number of random candidates without trials. It grows from block to block, more slowly if the trials can
-    /// cover only a part of the candidates. The last block has none, because it could not repeat a good one.
+    /// Returns the number of candidates that the block explores. It grows with each block, but more slowly if there are too few
+    /// trials to run most candidates. The last block explores none, because no later block could repeat a good one.
     fn explored(&self) -> usize {
         let search = self.search;
         let blocks = search.blocks.saturating_sub(BLOCKS_BEFORE_EXPLORING);
