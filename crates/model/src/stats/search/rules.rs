@@ -18,8 +18,8 @@ pub struct Rules {
     pub resolved_miss: f64,
     /// The search ends early only after this number of trials per candidate.
     pub resolved_trials: usize,
-    /// Number of random candidates that each late block tries in addition to those of the block before, if the trials can
-    /// cover most candidates. Finds more of the programs that fit no model.
+    /// By how many candidates exploration grows with each late block, if there are enough trials to run most candidates. Finds
+    /// good candidates of programs that fit no model.
     pub exploration: f64,
 }
 

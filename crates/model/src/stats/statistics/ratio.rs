@@ -12,7 +12,8 @@ use super::{CONFIDENCE, Interval};
 /// Minimum number of samples for a bootstrap; with fewer it has too few different draws and is too narrow.
 const RANKS_FROM: usize = 6;
 
-/// A logarithm farther from 0 than this is not 0 by a rounding error. There may be millions of logarithms, and `exp` is slow.
+/// A logarithm farther from 0 than this differs from 0 by more than a rounding error. There may be millions of logarithms,
+/// and `exp` is slow.
 const ROUNDING_MAX: f64 = 1e-12;
 
 /// The ratio of candidate and baseline. Without a unit.
@@ -56,13 +57,13 @@ pub fn ratio_of_pairs(baseline: &[f64], candidate: &[f64], seed: u64) -> Option<
     // The ratio is computed first: equal ratios then have equal logarithms, and are ties in the rank test.
     let logarithms: Vec<f64> =
         baseline.iter().zip(candidate).map(|(baseline, candidate)| (candidate / baseline).ln()).collect();
-    let (center, p_value) = center_with_p_value(&logarithms, CONFIDENCE, seed, side_of_no_change)?;
+    let (center, p_value) = center_with_p_value(&logarithms, CONFIDENCE, seed, compare_with_one)?;
     RatioEstimate::new(center.value.exp(), center.interval.and_then(exp), p_value)
 }
 
-/// Returns the side of no change on which the logarithm of a ratio is. Near 0 by the ratio itself, because the logarithm of a
-/// ratio of 1 may differ from 0 by a rounding error.
-fn side_of_no_change(log: f64) -> Ordering {
+/// Compares a ratio with 1, given its logarithm. Near 0 the ratio itself decides, because the logarithm of a ratio of 1 may
+/// differ from 0 by a rounding error.
+fn compare_with_one(log: f64) -> Ordering {
     if log.abs() > ROUNDING_MAX { log.total_cmp(&0.0) } else { log.exp().total_cmp(&1.0) }
 }
 
