@@ -1,7 +1,14 @@
-"""What the scripts that start a service have in common: the program, a port, a client, and how to read an answer."""
+"""What the scripts that start a service have in common: the program, services, a client, and how to read an answer."""
+import contextlib
+import glob
 import os
 import pathlib
+import shutil
+import signal
 import socket
+import subprocess
+import sys
+import time
 
 NEARFAR = os.environ.get("NEARFAR", str(pathlib.Path(__file__).resolve().parent.parent / "target/release/nearfar"))
 
@@ -10,6 +17,89 @@ def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
+
+
+def bound(cpus, command):
+    """Returns the command, bound to these CPUs if any are given."""
+    return ["taskset", "-c", str(cpus), *command] if cpus is not None else command
+
+
+def start(command):
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(command, start_new_session=True, **quiet)
+
+
+def with_idle(cpu, command):
+    """Returns a command that binds a service to a CPU and gives it idle child processes that are not bound. An experiment
+    places only these, because a program may bind its threads itself, so that no placement changes the rate."""
+    return ["sh", "-c", 'for i in $(seq 20); do sleep 7200 & done; exec taskset -c "$0" "$@"', str(cpu), *command]
+
+
+def end(process):
+    """Ends a process that was started by `start` or `with_idle`, with its children."""
+    process.terminate()
+    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+class Redis:
+    """redis under redis-benchmark. `bind` is called with the command of the server, and returns it bound to CPUs."""
+
+    def __init__(self, directory, load_cpu, bind=list):
+        self.port = free_port()
+        server = ["redis-server", "--port", str(self.port), "--save", "", "--dir", directory]
+        self.server = start(bind(server))
+        while True:
+            try:
+                self.socket = socket.create_connection(("127.0.0.1", self.port))
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        load = ["redis-benchmark", "-p", str(self.port), "-c", "8", "-t", "get", "-n", "1000000000", "-q"]
+        self.load = start(bound(load_cpu, load))
+
+    def commands(self):
+        """Returns the number of commands that were processed."""
+        self.socket.sendall(b"INFO stats\r\n")
+        text = b""
+        while b"total_commands_processed:" not in text or not text.endswith(b"\r\n"):
+            text += self.socket.recv(65536)
+        return int(text.split(b"total_commands_processed:")[1].split(b"\r\n")[0])
+
+    def stop(self):
+        end(self.load)
+        end(self.server)
+
+
+class Cluster:
+    """The data of PostgreSQL in an empty directory, with the tables of pgbench of scale 10."""
+
+    def __init__(self, directory):
+        os.environ["PATH"] += f":{sorted(glob.glob('/usr/lib/postgresql/*/bin'))[-1]}"
+        shutil.chown(directory, "postgres", "postgres")
+        self.port = free_port()
+        user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        initdb = ["initdb", "-D", f"{directory}/data", "--auth=trust", "--no-sync", "--username=postgres"]
+        subprocess.run([*user, *initdb], check=True, stdout=subprocess.DEVNULL)
+        self.server = [*user, "postgres", "-D", f"{directory}/data", "-p", str(self.port), "-c", "unix_socket_directories="]
+        self.is_ready = ["pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        self.connection = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        server = self.start()
+        try:
+            fill = ["pgbench", *self.connection, "-i", "-q", "-s", "10", "postgres"]
+            subprocess.run(fill, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        finally:
+            end(server)
+
+    def start(self, bind=list):
+        """Starts the server, and waits until it answers. `bind` is as in `Redis`."""
+        server = start(bind(self.server))
+        while subprocess.run(self.is_ready, check=False).returncode != 0:
+            if server.poll() is not None:
+                sys.exit("the server of PostgreSQL does not start")
+            time.sleep(0.05)
+        return server
 
 
 def requests(port):
