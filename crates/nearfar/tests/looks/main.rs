@@ -24,15 +24,13 @@ const HEIGHT: u64 = 800;
 const SCREENSHOT_HEIGHT_MAX: u64 = 9_000;
 const UNFOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = true)";
 const FOLD: &str = "document.querySelectorAll('details').forEach(one => one.open = false)";
-/// Whether the links of the contents are visible while folded, next to the page and still there at its end. Pages that end
-/// within a pixel move them by less than one.
+/// Whether the links of the contents are visible while folded, next to the page and still there at its end.
 const CONTENTS: &str = "(() => {
     const [nav, main] = [document.querySelector('.contents'), document.querySelector('main')];
     scrollTo(0, document.documentElement.scrollHeight);
     const [inside, text] = [nav.getBoundingClientRect(), main.getBoundingClientRect()];
     const shown = nav.querySelector('a').checkVisibility();
-    const inWindow = inside.top > -1 && inside.bottom < innerHeight + 1;
-    return { shown, adjacent: inside.right <= text.left && inWindow };
+    return { shown, adjacent: inside.right <= text.left && inside.top >= 0 && inside.bottom <= innerHeight };
 })()";
 /// Minimum width of the window for contents next to the page: 75rem.
 const CONTENTS_WIDTH_MIN: u64 = 1200;
