@@ -572,7 +572,7 @@ fn files_are_placed_apart_from_the_memory_of_a_command() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for seed in 1..=3 {
         let sim = format!("{TWO_SOCKETS}:{seed}");
-        let flags = ["--sim", &sim, "--budget", "2h", "-t", "4", "-C", "0-5,12-17"];
+        let flags = ["--sim", &sim, "--budget", "4h", "-t", "4", "-C", "0-5,12-17"];
         let (json, status) = race_result(&dir.path().join(format!("{seed}.db")), &flags, &["mapper"]);
         let winner = json["winner"]["placement"].as_str().expect("there is a winner");
         assert!(winner.contains("files:local"), "{json:#}");
@@ -580,9 +580,7 @@ fn files_are_placed_apart_from_the_memory_of_a_command() {
         assert_eq!((json["file_race"]["outcome"].as_str(), status), (Some("better"), 0), "{json:#}");
         assert_eq!(json["lines"]["files"], "nearfar files --nodes 0 /data/model", "{json:#}");
         let versus = &json["file_race"]["versus_plain"];
-        let number = |key: &str| versus[key].as_f64().expect("a number");
-        let is_faster = number("change_percent") < -4.0 && number("ci_high") < 0.0;
-        assert!(is_faster, "a local file takes 8 % less time: {versus:#}");
+        assert!(versus["ci_high"].as_f64().expect("a number") < -2.0, "a local file takes 8 % less time: {versus:#}");
     }
 }
 
