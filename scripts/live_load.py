@@ -1,6 +1,7 @@
 """What the scripts that start a service have in common: the program, services, a client, and how to read an answer."""
 import contextlib
 import glob
+import json
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 NEARFAR = os.environ.get("NEARFAR", str(pathlib.Path(__file__).resolve().parent.parent / "target/release/nearfar"))
@@ -121,9 +123,33 @@ def ask(port):
             connection.recv(1)
 
 
+def tried(pid, port, placements, budget, seed):
+    """Runs `live try` on a service that answers on a port. Returns the outcome, the placement that it names or None, and the
+    change as text."""
+    command = [NEARFAR, "-q", "live", "try", "--pid", str(pid), "--metric", f"tcp:{port}"]
+    command += [word for placement in placements for word in ("--placement", str(placement))]
+    command += ["--budget", budget, "--seed", str(seed), "--format", "json"]
+    # In a separate state directory, the experiment does not wait for others.
+    with tempfile.TemporaryDirectory() as state:
+        environment = dict(os.environ, NEARFAR_STATE=state, NEARFAR_STORE=f"{state}/results.db")
+        output = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if not output.stdout:
+        raise RuntimeError(output.stderr)
+    return answered(json.loads(output.stdout))
+
+
 def answered(trial):
     """Returns the outcome of an experiment, the placement that it names or None, and the change as text."""
     answer = trial["answer"]
     arm, change = answer.get("arm"), answer.get("change")
     placement = trial["placements"][arm]["name"] if arm else None
     return answer.get("outcome", answer["answer"]), placement, f" {100 * change['value']:+.1f} %" if change else ""
+
+
+def makes_claim(outcome):
+    return outcome in ("gain", "loss")
+
+
+def is_right(outcome, placement, planted):
+    """Returns whether an answer claims a gain of the planted placement or, if that is None, makes no claim."""
+    return not makes_claim(outcome) if planted is None else (outcome, placement) == ("gain", planted)
