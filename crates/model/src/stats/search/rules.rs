@@ -18,8 +18,8 @@ pub struct Rules {
     pub resolved_miss: f64,
     /// The search ends early only after this number of trials per candidate.
     pub resolved_trials: usize,
-    /// By how many candidates exploration grows with each late block, if there are enough trials to run most candidates. Finds
-    /// good candidates of programs that fit no model.
+    /// Increase in the number of unrun candidates from each late block to the next, if there are enough trials to run most
+    /// candidates. They include good candidates of programs that fit no model.
     pub exploration: f64,
 }
 
