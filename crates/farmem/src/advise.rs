@@ -32,8 +32,6 @@ impl AdviceKind {
     }
 }
 
-/// Above the addresses of any program, with four levels of page tables.
-const ADDRESSES: u64 = 1 << 47;
 /// Maximum number of open process descriptors.
 const SPACES_MAX: usize = 64;
 
@@ -90,7 +88,7 @@ impl Processes {
     pub(crate) fn page_out_anywhere(&mut self, process: u32, bytes: u64) -> u64 {
         let from = self.cursors.get(&process).copied().unwrap_or(0);
         let mut done = 0;
-        for range in [from..ADDRESSES, 0..from] {
+        for range in [from..end_of_memory(process), 0..from] {
             let Some(space) = self.space(process) else { break };
             let walk = space.walk(&range, AdviceKind::PageOut, bytes - done);
             done += self.count(walk.advised);
@@ -196,6 +194,19 @@ fn open(process: u32, stamp: u64) -> io::Result<Space> {
     Ok(Space { handle: unsafe { OwnedFd::from_raw_fd(fd as i32) }, pagemap, stamp })
 }
 
+/// Returns the end of the last mapping of a process, or 0 if it has ended. Kernels reject scans beyond the addresses of a
+/// program, which depend on the architecture, and `[vsyscall]` is beyond them.
+fn end_of_memory(process: u32) -> u64 {
+    let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+    last_end(&String::from_utf8_lossy(&maps))
+}
+
+fn last_end(maps: &str) -> u64 {
+    let mappings = maps.lines().filter(|line| !line.ends_with("[vsyscall]"));
+    let end = |line: &str| u64::from_str_radix(line.split_once(' ')?.0.split_once('-')?.1, 16).ok();
+    mappings.filter_map(end).next_back().unwrap_or(0)
+}
+
 fn vector(range: &Range<u64>) -> libc::iovec {
     libc::iovec { iov_base: range.start as *mut libc::c_void, iov_len: (range.end - range.start) as usize }
 }
@@ -236,4 +247,31 @@ fn advise_all(handle: &OwnedFd, mut vectors: &[libc::iovec], verb: AdviceKind) -
         }
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_ends_with_the_last_mapping_of_a_program() {
+        let maps = "5555-6666 r-xp 0 fe:01 9    /bin/true\n7ff0-7fff rw-p 0 00:00 0  [stack]\n\
+                    ffffffffff600000-ffffffffff601000 --xp 0 00:00 0    [vsyscall]\n";
+        assert_eq!((last_end(maps), last_end("")), (0x7fff, 0));
+    }
+
+    /// The kernel must accept the whole range: a scan that it rejects frees nothing, and it then kills a process.
+    #[test]
+    fn memory_up_to_its_end_can_be_scanned() {
+        let pagemap = File::open("/proc/self/pagemap").expect("it is readable");
+        if !pagemap_scan::is_supported(&pagemap) {
+            println!("skipped: memory_up_to_its_end_can_be_scanned: no PAGEMAP_SCAN");
+            return;
+        }
+        let end = end_of_memory(std::process::id());
+        let mut regions = [PageRegion::default(); RANGES_MAX];
+        let (found, _) = pagemap_scan::scan(&pagemap, 0..end, AdviceKind::PageOut.pages(), &mut regions)
+            .expect("the kernel accepts the range");
+        assert!(found > 0);
+    }
 }

@@ -188,8 +188,10 @@ impl FaultLoop {
         let Some(share) = self.governor.rescue(waiting) else { return };
         let done: u64 =
             self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
-        if self.governor.rescued(done) == Guard::GiveUp {
-            self.caretaker = None;
+        match self.governor.rescued(done) {
+            Guard::GiveUp => self.caretaker = None,
+            // If the cgroup no longer exists, no process waits.
+            Guard::Keep => drop(self.caretaker.as_mut().map(OomGuard::wake)),
         }
     }
 

@@ -256,6 +256,10 @@ impl MemoryCgroup {
     }
 }
 
+/// Values of `memory.oom_control`: whether processes that find no memory are suspended, or one is killed.
+const SUSPEND: &[u8] = b"1";
+const KILL: &[u8] = b"0";
+
 /// Guards a cgroup against the OOM killer while this process evicts its pages. In version 1, a process that finds no
 /// free memory is suspended: the kernel would kill it if all pages were used recently, however much swap is free. If
 /// this process is killed, a watchdog process lifts the limit, so that the program's work is not lost.
@@ -281,16 +285,26 @@ impl OomGuard {
         let watchdog = syscall::keep_open(&ended, -1, &on_kill)?;
         let mut guard = Self { control, alive, watchdog };
         if let Some(control) = &mut guard.control {
-            control.write_all(b"1")?;
+            control.write_all(SUSPEND)?;
         }
         Ok(guard)
+    }
+
+    /// Lets suspended processes look for free memory again. Some kernels (Linux 6.18) do not when memory becomes free.
+    ///
+    /// # Errors
+    /// If the cgroup no longer exists.
+    pub fn wake(&mut self) -> io::Result<()> {
+        let Some(control) = &mut self.control else { return Ok(()) };
+        control.write_all(KILL)?;
+        control.write_all(SUSPEND)
     }
 }
 
 impl Drop for OomGuard {
     fn drop(&mut self) {
         // Errors mean that the cgroup or the watchdog no longer exists: nothing remains to be done.
-        let _ = self.control.as_mut().map(|control| control.write_all(b"0"));
+        let _ = self.control.as_mut().map(|control| control.write_all(KILL));
         let _ = self.alive.write_all(b".");
         let _ = syscall::wait_for_child(self.watchdog);
     }
