@@ -254,6 +254,17 @@ fn service_that_never_settles_is_not_judged() {
     }
 }
 
+/// The stages of the measurement take 176 s.
+#[test]
+fn half_of_the_budget_is_spent_on_a_service_that_never_settles() {
+    let mut slow = Simulated::new(&[1000.0, 2000.0], 1);
+    slow.lag_s = 10.0;
+    let state = LiveState::new(LivePlan { budget: Duration::from_secs(600), ..plan(1, 1) });
+    let run = run(&mut slow, state, &AtomicBool::new(false), &mut Kept::default());
+    assert!(matches!(run.answer, LiveAnswer::NotSettled { .. }), "{:?}", run.answer);
+    assert!((250.0..=300.0).contains(&run.state.end_s()), "{} s", run.state.end_s());
+}
+
 #[test]
 fn periods_without_proof_do_not_count() {
     let mut service = Simulated::new(&[1000.0, 1100.0, 1050.0], 3);

@@ -62,6 +62,8 @@ pub struct LiveState {
 struct WashingOut {
     /// Index in [`WASH_OUT_STAGES`].
     stage: usize,
+    /// Switches to each placement beyond those of the stage.
+    more: usize,
     /// First period of the stage.
     from: usize,
     /// Number of blocks of the stage.
@@ -190,10 +192,11 @@ impl LiveState {
         self.violations().map(|violation| violation.arm).filter(|arm| *arm != ArmId::BASELINE).collect()
     }
 
-    /// Switches between all placements until the wash-out of each is known, with longer periods if they are too short. Then
-    /// the comparison begins.
+    /// Switches between all placements until the wash-out of each is known, with longer periods if they are too short, and
+    /// more of the longest periods that the budget has time for. Then the comparison begins.
     fn wash_out_step(&mut self, at_s: f64) -> Result<Compared, LiveStep> {
-        let ((length, needed), arms) = (WASH_OUT_STAGES[self.washing.stage], self.arms());
+        let ((length, of_stage), arms) = (WASH_OUT_STAGES[self.washing.stage], self.arms());
+        let needed = of_stage + self.washing.more;
         if arms.len() < 2 {
             return Err(LiveStep::Done(LiveAnswer::Ended(Outcome::NoAlternatives)));
         }
@@ -215,14 +218,17 @@ impl LiveState {
             return Ok(self.begin_comparison(wash_out.mul_f64(WASH_OUT_MARGIN), at_s));
         }
         let limit_s = self.plan.budget.mul_f64(WASH_OUT_SHARE).as_secs_f64();
-        let is_too_long = |(length, switches): &(Duration, usize)| {
-            at_s + (*length + change).as_secs_f64() * (arms.len() * switches) as f64 > limit_s
+        let has_time = |(length, switches): (Duration, usize)| {
+            at_s + (length + change).as_secs_f64() * (arms.len() * switches) as f64 <= limit_s
         };
-        let stage = self.washing.stage + 1;
-        if WASH_OUT_STAGES.get(stage).is_none_or(is_too_long) {
+        let (stage, half) = (self.washing.stage + 1, of_stage / 2);
+        if WASH_OUT_STAGES.get(stage).is_some_and(|next| has_time(*next)) {
+            self.washing = WashingOut { stage, more: 0, from: self.periods.len(), blocks: 0 };
+        } else if has_time((length, half)) {
+            self.washing.more += half;
+        } else {
             return Err(LiveStep::Done(LiveAnswer::NotSettled { longest_period_s: length.as_secs_f64() }));
         }
-        self.washing = WashingOut { stage, from: self.periods.len(), blocks: 0 };
         self.wash_out_step(at_s)
     }
 
