@@ -13,8 +13,9 @@ use machine::cgroup::{MemoryCgroup, OomGuard};
 use machine::thread_time;
 
 use crate::advise::{AdviceKind, Processes};
+use crate::compressed::{TierState, make_room};
 use crate::faults::{FaultSource, SensorEvent};
-use crate::predict::governor::{Effort, Governor, GovernorCounts, Guard, Sampling};
+use crate::predict::governor::{Effort, Governor, GovernorCounts, Sampling};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
 use crate::trace::{Record, Trace};
 
@@ -26,7 +27,7 @@ pub struct ControllerStats {
     pub paged_out: u64,
     /// Samples lost because a ring was full.
     pub lost: u64,
-    /// CPU time of both threads, in seconds.
+    /// CPU time of its threads, in seconds.
     pub cpu: f64,
     /// Time the controller ran, in seconds.
     pub elapsed: f64,
@@ -59,11 +60,13 @@ pub(crate) struct PagingController {
 }
 
 impl PagingController {
-    /// Starts the controller. `sense` was opened on the thread that will fork the program.
+    /// Starts the controller. `sense` was opened on the thread that will fork the program. A compressed tier changes the
+    /// limit.
     pub(crate) fn start(
         sense: FaultSource,
         group: MemoryCgroup,
         tuning: Tuning,
+        tier: Option<Arc<TierState>>,
         trace: Option<Trace>,
     ) -> io::Result<Self> {
         let shared = Arc::new(ControllerShared::default());
@@ -72,7 +75,7 @@ impl PagingController {
             let shared = shared.clone();
             std::thread::Builder::new().name("far-out".into()).spawn(move || evict(&jobs, &shared))?
         };
-        let fault_loop = FaultLoop { trace, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
+        let fault_loop = FaultLoop { trace, tier, ..FaultLoop::new(sense, group, tuning, shared.clone(), to_evictor) };
         let thread = std::thread::Builder::new().name("far-in".into()).spawn(move || {
             fault_loop.run();
             // The channel is closed now; few evictions remain.
@@ -125,6 +128,7 @@ struct FaultLoop {
     governor: Governor,
     /// Samples lost because a ring was full.
     lost: u64,
+    tier: Option<Arc<TierState>>,
     /// Lets processes that find no memory wait, if the kernel can; `None` once nothing more can be evicted.
     caretaker: Option<OomGuard>,
 }
@@ -150,6 +154,7 @@ impl FaultLoop {
             began: Instant::now(),
             governor: Governor::new(tuning),
             lost: 0,
+            tier: None,
             caretaker: None,
         }
     }
@@ -160,7 +165,7 @@ impl FaultLoop {
             self.sense.wait(Governor::pace(self.sense.watches_minor()));
             if let Some(sampling) = self.governor.check(&self.predictor.counts(), self.began.elapsed()) {
                 self.sample(sampling);
-                self.make_room();
+                make_room(&self.group, &mut self.governor, &mut self.caretaker, &mut self.spaces);
                 self.publish();
             }
             let pause = self.governor.pause(&self.effort());
@@ -181,18 +186,6 @@ impl FaultLoop {
         self.sense.watch_major(sampling == Sampling::On);
         let far = sampling == Sampling::On && self.group.held().is_ok_and(|held| held.swap.0 > 0);
         self.sense.watch_minor(far);
-    }
-
-    fn make_room(&mut self) {
-        let waiting = self.caretaker.is_some() && self.group.is_waiting();
-        let Some(share) = self.governor.rescue(waiting) else { return };
-        let done: u64 =
-            self.group.processes().into_iter().map(|process| self.spaces.page_out_anywhere(process, share)).sum();
-        match self.governor.rescued(done) {
-            Guard::GiveUp => self.caretaker = None,
-            // If the cgroup no longer exists, no process waits.
-            Guard::Keep => drop(self.caretaker.as_mut().map(OomGuard::wake)),
-        }
     }
 
     fn effort(&self) -> Effort {
@@ -256,9 +249,10 @@ impl FaultLoop {
 
     /// Bytes that may be allocated before the budget is short; pages being written out count as free.
     fn headroom(&self) -> i64 {
-        let usage = self.group.usage().map_or(self.tuning.dram, |usage| usage.0);
+        let limit = self.tier.as_ref().map_or(self.tuning.dram, |tier| tier.limit());
+        let usage = self.group.usage().map_or(limit, |usage| usage.0);
         let pending = self.shared.pending.load(Ordering::Relaxed);
-        (self.tuning.dram + pending) as i64 - (usage + self.slack) as i64
+        (limit + pending) as i64 - (usage + self.slack) as i64
     }
 
     fn publish(&self) {

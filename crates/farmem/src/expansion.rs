@@ -5,16 +5,20 @@
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::cgroup::{self, CompressedUse, GroupUsage, MemoryCgroup};
+use machine::expand_probes::{Compressor, compressor};
 use machine::swap::{self, LARGE_FOLIOS, LoopDevice, ZSWAP};
 use machine::undo::{AppliedSettings, SettingsRoot};
+use machine::zram::ZramDevice;
 use model::analysis::doctor::refusal;
 use model::values::undo::{GROUP_PREFIX, Restored, SettingTarget};
 use model::values::units::{Bytes, Nanos};
 
 use crate::array::{Access, FarFile, FarLocation, fill_with_zeros};
+use crate::compressed::{CompressedTier, TierState};
 use crate::controller::{ControllerStats, PagingController};
 use crate::faults::FaultSource;
 use crate::predict::Tuning;
@@ -89,7 +93,7 @@ pub struct ExpansionStatus {
     pub far_written: Bytes,
     /// Statistics of the controller; `None` without one.
     pub piloted: Option<ControllerStats>,
-    /// Pages that are kept compressed; `None` if the kernel has no zswap that counts towards the limit.
+    /// Pages that are kept compressed; `None` if the kernel has no zswap that counts towards the limit, and zram is not used.
     pub compressed: Option<CompressedUse>,
 }
 
@@ -100,6 +104,8 @@ pub struct Expansion {
     pilot: Option<PagingController>,
     /// Recorder of faults in kernel mode.
     watch: Option<FaultRecorder>,
+    /// Compressed memory that the kernel does not charge to the cgroup.
+    tier: Option<CompressedTier>,
     /// `None` once everything is undone.
     changed: Option<AppliedSettings>,
     site: SettingsRoot,
@@ -142,12 +148,16 @@ impl Expansion {
             device
                 .no_seeks()
                 .map_err(|error| Unavailable::io("cannot configure the queue of the far memory device", &error))?;
-            // Kernels without such folios use single pages.
-            let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
+            // Kernels without such folios use single pages. From zram, a fault would read whole folios.
+            if !uses_zram(budget, &site.root) {
+                let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
+            }
         }
         let swap =
             SettingTarget::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
         changed.set(SETTING, swap, machine::undo::ON)?;
+        // Before the cgroup: the undo journal removes it first, and its memory with it.
+        let mut tier = create_tier(budget, &mut changed)?;
         let group = make_group(&mut changed, site)?;
         let dram =
             group.limit(budget.dram).map_err(|error| Unavailable::io("cannot limit the memory of a cgroup", &error))?;
@@ -155,15 +165,30 @@ impl Expansion {
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
+        let tier_state = tier.as_ref().map(CompressedTier::state);
         let (pilot, watch) = match (sense, trace) {
             (None, _) => (None, None),
             (Some(sense), trace) if steered => {
-                (Some(start_controller(sense, &group, Tuning::for_dram(dram.0, page), trace)?), None)
+                (Some(start_controller(sense, &group, Tuning::for_dram(dram.0, page), tier_state, trace)?), None)
             }
             (Some(sense), trace) => (None, trace.map(|trace| record(sense, &group, dram, trace)).transpose()?),
         };
+        if let Some(tier) = &mut tier {
+            tier.start(again(&group)?, dram, device.device(), !steered)
+                .map_err(|error| Unavailable::io("cannot start a thread", &error))?;
+        }
         let file = budget.shred.then_some((file, far));
-        Ok(Self { group, dram, pilot, watch, changed: Some(changed), site: site.clone(), file, device: Some(device) })
+        Ok(Self {
+            group,
+            dram,
+            pilot,
+            watch,
+            tier,
+            changed: Some(changed),
+            site: site.clone(),
+            file,
+            device: Some(device),
+        })
     }
 
     /// The file to which the first process writes `0` before it executes the program.
@@ -186,7 +211,11 @@ impl Expansion {
 
     /// DRAM that compressed pages use.
     pub fn pool(&self) -> Bytes {
-        self.group.compressed().unwrap_or_default().dram
+        self.compressed().unwrap_or_default().dram
+    }
+
+    fn compressed(&self) -> Option<CompressedUse> {
+        self.tier.as_ref().map(|tier| tier.state().used()).or_else(|| self.group.compressed())
     }
 
     /// The processes in the cgroup.
@@ -214,15 +243,22 @@ impl Expansion {
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
-            piloted: self.pilot.as_ref().map(PagingController::stats),
-            compressed: self.group.compressed(),
+            piloted: self.pilot.as_ref().map(|pilot| self.with_tier(pilot.stats())),
+            compressed: self.compressed(),
         }
+    }
+
+    /// Adds the CPU time of the thread that adjusts the limit to compressed memory.
+    fn with_tier(&self, stats: ControllerStats) -> ControllerStats {
+        let cpu = self.tier.as_ref().map_or(Duration::ZERO, |tier| tier.state().cpu());
+        ControllerStats { cpu: stats.cpu + cpu.as_secs_f64(), ..stats }
     }
 
     /// Returns the swap areas of others that the kernel fills before this expansion's or in turn with it.
     pub fn other_swap(&self) -> Vec<String> {
-        let others = self.device.as_ref().map(|device| swap::other_areas(&self.site.root, device.device()));
-        others.and_then(Result::ok).unwrap_or_default()
+        let compressed = self.tier.iter().flat_map(CompressedTier::devices).map(ZramDevice::path);
+        let disk = self.device.iter().map(|device| device.device().to_path_buf());
+        swap::other_areas(&self.site.root, &disk.chain(compressed).collect::<Vec<_>>()).unwrap_or_default()
     }
 
     /// Total time for which processes waited for memory ([`MemoryCgroup::stalled`]).
@@ -233,8 +269,11 @@ impl Expansion {
     /// Undoes all changes. Fails while a process is in the cgroup.
     pub fn stop(mut self) -> (ExpansionStatus, Vec<Restored>) {
         let mut state = self.state();
-        state.piloted = self.pilot.take().map(PagingController::stop);
+        state.piloted = self.pilot.take().map(PagingController::stop).map(|stats| self.with_tier(stats));
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
+        if let Some(tier) = &mut self.tier {
+            state.compressed = Some(tier.stop());
+        }
         let restored = self.undo_changes();
         (state, restored)
     }
@@ -256,6 +295,7 @@ impl Drop for Expansion {
     fn drop(&mut self) {
         let _ = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
+        let _ = self.tier.as_mut().map(CompressedTier::stop);
         // Callers that need the result call `stop`; settings that are not restored stay in the journal.
         let _ = self.undo_changes();
     }
@@ -308,22 +348,37 @@ fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<Memo
     MemoryCgroup::open(version, &dir).map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }
 
-/// Lets the kernel keep evicted pages compressed, or forbids it: zswap may be on for the whole machine, and far memory
+fn uses_zram(budget: &ExpansionLimits, root: &Path) -> bool {
+    budget.compressed && compressor(root) == Ok(Compressor::Zram)
+}
+
+/// Prepares compressed memory of the kernel that counts towards no limit, if the kernel has no other. A limit beyond the
+/// memory of this machine needs none.
+fn create_tier(budget: &ExpansionLimits, changed: &mut AppliedSettings) -> Result<Option<CompressedTier>, Unavailable> {
+    let machine = rustix::system::sysinfo();
+    if !uses_zram(budget, changed.root()) || budget.dram.0 > machine.totalram as u64 * u64::from(machine.mem_unit) {
+        return Ok(None);
+    }
+    Ok(Some(CompressedTier::create(SETTING, budget.dram, changed)?))
+}
+
+/// Lets the kernel keep evicted pages compressed in zswap, or forbids it: zswap may be on for the whole machine, and far memory
 /// would then be DRAM.
 fn limit_compressed(
     budget: &ExpansionLimits,
     group: &MemoryCgroup,
     changed: &mut AppliedSettings,
 ) -> Result<(), Unavailable> {
-    let share = if budget.compressed { Bytes(budget.dram.0 / COMPRESSED_PART) } else { Bytes(0) };
+    let is_compressed = budget.compressed && compressor(changed.root()) == Ok(Compressor::Zswap);
+    let share = if is_compressed { Bytes(budget.dram.0 / COMPRESSED_PART) } else { Bytes(0) };
     match group.limit_compressed(share) {
-        Err(error) if error.kind() != ErrorKind::NotFound || budget.compressed => {
+        Err(error) if error.kind() != ErrorKind::NotFound || is_compressed => {
             return Err(Unavailable::io("cannot limit the compressed memory of a cgroup (memory.zswap.max)", &error)
                 .with_hint("use Linux 5.19 or newer with cgroup version 2"));
         }
         _ => {}
     }
-    if budget.compressed {
+    if is_compressed {
         changed.set_together(SETTING, SettingTarget::File(ZSWAP.into()), "Y")?;
     }
     Ok(())
@@ -333,9 +388,10 @@ fn start_controller(
     sense: FaultSource,
     group: &MemoryCgroup,
     tuning: Tuning,
+    tier: Option<Arc<TierState>>,
     trace: Option<Trace>,
 ) -> Result<PagingController, Unavailable> {
-    PagingController::start(sense, again(group)?, tuning, trace)
+    PagingController::start(sense, again(group)?, tuning, tier, trace)
         .map_err(|error| Unavailable::io("cannot start a thread", &error))
 }
 

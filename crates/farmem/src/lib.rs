@@ -19,6 +19,7 @@
 
 mod advise;
 pub mod array;
+mod compressed;
 mod controller;
 mod expansion;
 mod faults;

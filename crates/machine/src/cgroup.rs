@@ -96,6 +96,14 @@ pub struct CompressedUse {
     pub traffic: CompressedTraffic,
 }
 
+/// Evicted pages of memory that were used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refaults {
+    pub all: u64,
+    /// Those that were evicted so recently that they would still be in DRAM if the limit were about half as large again.
+    pub recent: u64,
+}
+
 impl GroupUsage {
     /// Cached files that no process has mapped; at most that, because shared memory may be mapped or not.
     pub fn unused_cache(&self) -> Bytes {
@@ -136,6 +144,19 @@ impl MemoryCgroup {
         std::fs::write(&path, dram.0.to_string())?;
         let limit = std::fs::read_to_string(&path)?;
         limit.trim().parse().map(Bytes).map_err(|_| ErrorKind::InvalidData.into())
+    }
+
+    /// Limits its DRAM below [`Self::limit`], which the kernel's memory for compressed pages does not count. The kernel
+    /// frees memory before this returns; version 2 slows processes above this limit down instead of killing them.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if not enough memory could be freed.
+    pub fn lower_limit(&self, dram: Bytes) -> io::Result<()> {
+        let name = match self.version {
+            Version::V1 => "memory.limit_in_bytes",
+            Version::V2 => "memory.high",
+        };
+        std::fs::write(self.dir.join(name), dram.0.to_string())
     }
 
     /// Returns the DRAM in use, of all kinds together.
@@ -209,6 +230,16 @@ impl MemoryCgroup {
                 dram_max: None,
             },
         })
+    }
+
+    /// Returns the evicted pages that were used again so far. Version 2 counts those of this cgroup, version 1 those of the
+    /// whole machine.
+    pub fn refaults(&self) -> Refaults {
+        let path = match self.version {
+            Version::V1 => "/proc/vmstat".into(),
+            Version::V2 => self.dir.join("memory.stat"),
+        };
+        refaults(&std::fs::read_to_string(path).unwrap_or_default())
     }
 
     /// Returns the total time for which at least one thread waited for memory, or `None` if the kernel does not report
@@ -316,6 +347,14 @@ pub(crate) fn processes(dir: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
+fn refaults(text: &str) -> Refaults {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    };
+    Refaults { all: value("workingset_refault_anon"), recent: value("workingset_activate_anon") }
+}
+
 /// Reads a kernel file again from its start.
 fn read_again(file: &File) -> io::Result<String> {
     let mut bytes = vec![0; 8192];
@@ -362,6 +401,13 @@ mod tests {
             assert_eq!(group.compressed(), None, "{name}");
             assert_eq!(group.limit_compressed(Bytes(1)).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
         }
+    }
+
+    #[test]
+    fn pages_that_were_used_again_are_counted() {
+        let text = "workingset_refault_anon 7\nworkingset_refault_file 9\nworkingset_activate_anon 5\n";
+        assert_eq!(refaults(text), Refaults { all: 7, recent: 5 });
+        assert_eq!(refaults("anon 8192\n"), Refaults::default(), "before Linux 5.9");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use model::analysis::doctor::ExpandProbes;
 
 use crate::perf::{self, PerfEvent};
 use crate::swap::{LARGE_FOLIOS, ZSWAP};
-use crate::{cgroup, pagemap_scan, sysfs};
+use crate::{cgroup, pagemap_scan, sysfs, zram};
 
 const DAC_OVERRIDE: (u32, &str) = (1, "CAP_DAC_OVERRIDE");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
@@ -42,7 +42,7 @@ pub fn read(root: &Path) -> ExpandProbes {
         advice: advice(has(SYS_NICE)),
         scan: scan(),
         folios: root.join(LARGE_FOLIOS).exists(),
-        compressed: compressed(root),
+        compressed: compressor(root).map(drop),
         counted: counted(root),
     }
 }
@@ -98,13 +98,26 @@ fn scan() -> bool {
     File::open("/proc/self/pagemap").is_ok_and(|pagemap| pagemap_scan::is_supported(&pagemap))
 }
 
-/// Whether evicted pages can be kept compressed in DRAM that counts towards a limit.
-fn compressed(root: &Path) -> Result<(), String> {
-    match cgroup::site(root)? {
-        (cgroup::Version::V1, _) => Err("cgroup version 1 does not count compressed pages".into()),
-        _ if !root.join(ZSWAP).exists() => Err("the kernel was built without zswap".into()),
-        _ => Ok(()),
-    }
+/// A part of the kernel that keeps evicted pages compressed in DRAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressor {
+    /// Cgroup version 2 counts its pages.
+    Zswap,
+    /// Its pages count towards no limit, so that the limit has to be lowered by them.
+    Zram,
+}
+
+/// Returns the part of the kernel that can keep evicted pages compressed, or the reason why there is none.
+///
+/// # Errors
+/// If the kernel has neither.
+pub fn compressor(root: &Path) -> Result<Compressor, String> {
+    let reason = match cgroup::site(root)? {
+        (cgroup::Version::V1, _) => "cgroup version 1 does not count pages in zswap",
+        _ if !root.join(ZSWAP).exists() => "the kernel was built without zswap",
+        _ => return Ok(Compressor::Zswap),
+    };
+    zram::is_supported(root).map(|()| Compressor::Zram).map_err(|why| format!("{reason}, and {why}"))
 }
 
 /// Whether evicted pages of limited programs stay in DRAM only if a limit counts them.
@@ -144,17 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn compressed_pages_count_with_cgroup_version_2_only() {
+    fn compressed_pages_need_zswap_that_counts_or_zram() {
         let one = [
             ("proc/self/cgroup", "4:memory:/\n"),
             ("proc/self/mountinfo", "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"),
             (ZSWAP, "Y\n"),
         ];
         let probes = read(tree(&one).path());
-        assert!(
-            probes.counted.unwrap_err().contains("zswap is on")
-                && probes.compressed.unwrap_err().contains("version 1 does not count")
-        );
+        assert!(probes.counted.unwrap_err().contains("zswap is on"));
+        let reason = probes.compressed.unwrap_err();
+        assert!(reason.contains("version 1 does not count") && reason.contains("no zram"), "{reason}");
+        let with_zram = |files: &[(&str, &str)]| tree(&[files, &[("sys/class/zram-control/hot_remove", "")]].concat());
+        assert_eq!(compressor(with_zram(&one).path()), Ok(Compressor::Zram));
         let two = [
             ("proc/self/cgroup", "0::/\n"),
             ("proc/self/mountinfo", "29 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -163,8 +177,10 @@ mod tests {
         ];
         let probes = read(tree(&two).path());
         assert!(probes.counted.is_ok() && probes.compressed.is_ok());
+        assert_eq!(compressor(with_zram(&two).path()), Ok(Compressor::Zswap));
         let probes = read(tree(&two[..3]).path());
         assert!(probes.compressed.unwrap_err().contains("without zswap"));
+        assert_eq!(compressor(with_zram(&two[..3]).path()), Ok(Compressor::Zram));
     }
 
     /// The tests of `expand` check that the results are correct.

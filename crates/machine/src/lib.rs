@@ -53,3 +53,4 @@ pub mod topology;
 mod trial_cgroup;
 pub mod tune;
 pub mod undo;
+pub mod zram;

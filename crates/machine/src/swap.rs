@@ -18,7 +18,11 @@ pub const LARGE_FOLIOS: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64k
 /// Whether the kernel keeps evicted pages compressed in DRAM (zswap): `Y` or `N`, for the whole machine.
 pub const ZSWAP: &str = "sys/module/zswap/parameters/enabled";
 /// Highest swap priority, so that the kernel uses this swap before any other. The range is 0 to 32767.
-const PRIORITY: libc::c_int = 32767;
+const PRIORITY_MAX: libc::c_int = 32767;
+/// Maximum number of compressed areas, which the kernel fills before far memory on disk.
+const COMPRESSED_MAX: libc::c_int = 32;
+/// Swap priority of far memory on disk.
+pub(crate) const PRIORITY: libc::c_int = PRIORITY_MAX - COMPRESSED_MAX;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
 const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
@@ -81,7 +85,7 @@ impl LoopDevice {
             match configure(&open, file.as_raw_fd(), page) {
                 Ok(()) => {
                     let backing = backing(Path::new("/"), &device).unwrap_or_default();
-                    let before = sectors(&device);
+                    let before = sectors(Path::new("/"), &device);
                     return Ok(Self { device, backing, before, _open: open });
                 }
                 Err(error) if error.kind() == ErrorKind::ResourceBusy => {}
@@ -102,7 +106,7 @@ impl LoopDevice {
 
     /// Returns the bytes read and written since the file was attached.
     pub fn traffic(&self) -> (Bytes, Bytes) {
-        let (read, written) = sectors(&self.device);
+        let (read, written) = sectors(Path::new("/"), &self.device);
         (Bytes(read.0 - self.before.0.0), Bytes(written.0 - self.before.1.0))
     }
 
@@ -116,8 +120,8 @@ impl LoopDevice {
 }
 
 /// Returns all bytes read and written. Documentation/block/stat: fields 3 and 7 count sectors of 512 bytes.
-fn sectors(device: &Path) -> (Bytes, Bytes) {
-    let text = sysfs::read_text(Path::new("/"), &device_path(device, "stat")).unwrap_or_default();
+pub(crate) fn sectors(root: &Path, device: &Path) -> (Bytes, Bytes) {
+    let text = sysfs::read_text(root, &device_path(device, "stat")).unwrap_or_default();
     let sectors: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
     let bytes = |field: usize| Bytes(sectors.get(field - 1).map_or(0, |sectors| sectors * 512));
     (bytes(3), bytes(7))
@@ -168,26 +172,57 @@ pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
     Ok(text.lines().skip(1).any(|line| line.split_whitespace().next() == Some(&device)))
 }
 
-/// Returns the other swap areas that the kernel fills before the device of an expansion or in turn with it.
+/// Returns the swap areas that the kernel fills before the devices of an expansion or in turn with them.
 ///
 /// # Errors
 /// If `/proc/swaps` cannot be read.
-pub fn other_areas(root: &Path, device: &Path) -> io::Result<Vec<String>> {
+pub fn other_areas(root: &Path, devices: &[PathBuf]) -> io::Result<Vec<String>> {
     let text = sysfs::read_text(root, "proc/swaps")?;
-    let device = device.to_string_lossy();
     let area = |line: &str| {
         let mut fields = line.split_whitespace();
         let (name, priority) = (fields.next()?, fields.next_back()?);
-        (name != device && priority.parse::<libc::c_int>().ok()? >= PRIORITY).then(|| name.to_string())
+        (!devices.iter().any(|device| device == Path::new(name)) && priority.parse::<libc::c_int>().ok()? >= PRIORITY)
+            .then(|| name.to_string())
     };
     Ok(text.lines().skip(1).filter_map(area).collect())
 }
 
+/// Swap priority of a compressed area: those of higher order are filled later.
+pub(crate) fn compressed_priority(order: usize) -> libc::c_int {
+    PRIORITY_MAX - (order as libc::c_int).min(COMPRESSED_MAX - 1)
+}
+
+/// Returns the swapped memory on a device; `None` if it is not in use as swap.
+pub fn used(root: &Path, device: &Path) -> Option<Bytes> {
+    let text = sysfs::read_text(root, "proc/swaps").ok()?;
+    let device = device.to_string_lossy();
+    let of_device = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let fields = of_device.into_iter().find(|fields| fields.first() == Some(&device.as_ref()))?;
+    fields.get(3)?.parse::<u64>().ok().map(|kib| Bytes(kib << 10))
+}
+
+/// Returns the bytes that were read from a device so far.
+pub fn bytes_read(root: &Path, device: &Path) -> Bytes {
+    sectors(root, device).0
+}
+
+/// Moves the swapped memory on a device of an expansion into DRAM or to other swap areas, and lets the kernel use the device
+/// again. If that fails, it can be tried again.
+///
+/// # Errors
+/// If there is no space for the pages, which then stay on the device, or if it cannot be used again.
+pub fn empty(device: &Path) -> io::Result<()> {
+    if is_on(Path::new("/"), device)? {
+        off(device)?;
+    }
+    on(device, PRIORITY)
+}
+
 /// swapon(2).
-pub(crate) fn on(device: &Path) -> io::Result<()> {
+pub(crate) fn on(device: &Path, priority: libc::c_int) -> io::Result<()> {
     let path = c_path(device)?;
     // SAFETY: the path ends with a zero byte.
-    match unsafe { libc::swapon(path.as_ptr(), SWAP_FLAG_PREFER | PRIORITY) } {
+    match unsafe { libc::swapon(path.as_ptr(), SWAP_FLAG_PREFER | priority) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -230,12 +265,14 @@ mod tests {
         let dir = tree(&[
             (
                 "proc/swaps",
-                "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t0\t\t100\n/dev/loop4 partition 4 0 32767\n/swap file 4 0 -2\n",
+                "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t64\t\t100\n/dev/loop4 partition 4 0 32767\n/swap file 4 0 -2\n",
             ),
             ("sys/block/loop1/loop/backing_file", "/var/tmp/#77 (deleted)\n"),
         ]);
-        assert_eq!(other_areas(dir.path(), Path::new("/dev/loop1")).unwrap(), ["/dev/loop4"]);
+        assert_eq!(other_areas(dir.path(), &["/dev/loop1".into()]).unwrap(), ["/dev/loop4"]);
         assert!(is_on(dir.path(), Path::new("/dev/loop1")).unwrap());
+        assert_eq!(used(dir.path(), Path::new("/dev/loop1")), Some(Bytes(64 << 10)));
+        assert_eq!(used(dir.path(), Path::new("/dev/loop2")), None);
         assert!(!is_on(dir.path(), Path::new("/dev/loop")).unwrap());
         assert_eq!(backing(dir.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));
         assert_eq!(backing(dir.path(), Path::new("/dev/loop2")), None);

@@ -244,6 +244,7 @@ fn undo_journal_lines_are_unchanged() {
             SettingTarget::Swap { device: "/dev/loop0".into(), backing: "f".into() },
             r#""swap":{"device":"/dev/loop0","backing":"f"}"#,
         ),
+        (SettingTarget::Zram { name: "zram1".into(), bytes: Bytes(4096) }, r#""zram":{"name":"zram1","bytes":4096}"#),
         (SettingTarget::Group("g".into()), r#""group":"g""#),
         (
             SettingTarget::Controller { group: "g".into(), name: "memory".into() },

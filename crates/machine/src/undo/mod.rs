@@ -358,7 +358,10 @@ fn decide(
 ) -> RestoreAction {
     let root = site.root.as_path();
     let action = restore_action(change, &target::read_changed(root, change), boot, force);
-    let is_of_group = matches!(change.target, SettingTarget::Swap { .. } | SettingTarget::Controller { .. });
+    let is_of_group = matches!(
+        change.target,
+        SettingTarget::Swap { .. } | SettingTarget::Zram { .. } | SettingTarget::Controller { .. }
+    );
     match action {
         // The swapped memory of programs that still run might not fit into the DRAM limit of their cgroup.
         RestoreAction::Write if is_of_group && has_group(root, changes) => {
@@ -476,6 +479,7 @@ fn refused(
         SettingTarget::Affinity(_) => "choose another service".into(),
         SettingTarget::File(path) if path.starts_with("proc/irq/") => "leave irq: out of the placements".into(),
         SettingTarget::File(path) if path.starts_with(WEIGHTS_DIR) => "print the weights without --apply".into(),
+        SettingTarget::Zram { .. } => "run without compressed memory".into(),
         SettingTarget::Swap { .. } | SettingTarget::Group(_) | SettingTarget::Controller { .. } => {
             "run without a DRAM limit".into()
         }

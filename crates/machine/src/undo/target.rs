@@ -1,5 +1,5 @@
 //! Reads and writes the values of settings: kernel files, processes to pause, irqbalance's ignored interrupts, swap on
-//! loop devices, cgroups and their controllers, cpusets and affinities of running services. Processes are paused by SIGSTOP,
+//! loop devices, zram devices, cgroups and their controllers, cpusets and affinities of running services. Processes are paused by SIGSTOP,
 //! which needs no service manager, preserves their state and is undone by one signal. Must not depend on the journal.
 
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use model::values::undo::{CurrentValue, SettingChange, SettingTarget};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::service_threads::{Mask, ServiceThreads};
-use crate::{cgroup, cpuset, irqbalance, swap, sysfs};
+use crate::{cgroup, cpuset, irqbalance, swap, sysfs, zram};
 
 /// Value of a running process.
 pub(crate) const RUNNING: &str = "running";
@@ -22,9 +22,9 @@ pub(crate) const PAUSED: &str = "paused";
 pub const ON: &str = "on";
 /// Value of swap or a controller not in use.
 pub const OFF: &str = "off";
-/// Value of an existing cgroup.
+/// Value of an existing cgroup or device.
 pub const THERE: &str = "there";
-/// Value of a cgroup that does not exist.
+/// Value of a cgroup or device that does not exist.
 pub const ABSENT: &str = "absent";
 
 /// Timeout for SIGSTOP and SIGCONT, which take effect when the process is next scheduled.
@@ -55,6 +55,9 @@ pub(crate) fn read(root: &Path, target: &SettingTarget) -> CurrentValue {
             Ok(on) => CurrentValue::Value(if on { ON } else { OFF }.into()),
             Err(error) => CurrentValue::Unreadable(error.to_string()),
         },
+        SettingTarget::Zram { name, bytes } => {
+            CurrentValue::Value(if zram::exists(root, name, *bytes) { THERE } else { ABSENT }.into())
+        }
         // A recorded tree has no processes.
         SettingTarget::Affinity(_) if root != Path::new("/") => CurrentValue::Gone,
         SettingTarget::Affinity(processes) => match ServiceThreads::new(processes.clone()).found() {
@@ -118,9 +121,13 @@ pub(crate) fn write(root: &Path, target: &SettingTarget, value: &str) -> io::Res
         SettingTarget::File(path) => write_file(root, path, value),
         SettingTarget::Banned { pid, .. } => irqbalance::ban(*pid, value),
         // A recorded tree has no devices.
-        SettingTarget::Swap { .. } if root != Path::new("/") => Err(io::Error::from(ErrorKind::Unsupported)),
-        SettingTarget::Swap { device, .. } if value == ON => swap::on(Path::new(device)),
+        SettingTarget::Swap { .. } | SettingTarget::Zram { .. } if root != Path::new("/") => {
+            Err(io::Error::from(ErrorKind::Unsupported))
+        }
+        SettingTarget::Swap { device, .. } if value == ON => swap::on(Path::new(device), swap::PRIORITY),
         SettingTarget::Swap { device, .. } => swap::off(Path::new(device)),
+        SettingTarget::Zram { name, bytes } if value == THERE => zram::create(root, name, *bytes),
+        SettingTarget::Zram { name, .. } => zram::remove(root, name),
         // Which threads to change depends on the values that were written: see `write_old`.
         SettingTarget::Affinity(_) => Err(io::Error::from(ErrorKind::Unsupported)),
         SettingTarget::Cpuset { owner, resource } => cpuset::write(root, owner, *resource, value),

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::values::shell::quote_argv;
+use crate::values::units::Bytes;
 
 /// A setting that can be tuned for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +106,13 @@ pub enum SettingTarget {
         device: String,
         /// The kernel's name of the backing file: another file may be attached since.
         backing: String,
+    },
+    /// A zram device that this program created for swap; the value is `there` or `absent`.
+    Zram {
+        /// `zram1`.
+        name: String,
+        /// Size of its uncompressed data: another program may have reused the name.
+        bytes: Bytes,
     },
     /// A cgroup that this program created; the value is `there` or `absent`.
     Group(String),
@@ -321,7 +329,10 @@ impl SettingTarget {
     /// Whether a reboot removes it, even if something else has the same name afterwards.
     fn is_removed_by_reboot(&self) -> bool {
         self.is_process()
-            || matches!(self, Self::Swap { .. } | Self::Group(_) | Self::Controller { .. } | Self::Cpuset { .. })
+            || matches!(
+                self,
+                Self::Swap { .. } | Self::Zram { .. } | Self::Group(_) | Self::Controller { .. } | Self::Cpuset { .. }
+            )
     }
 
     fn is_process(&self) -> bool {
@@ -336,10 +347,8 @@ impl SettingTarget {
                 (path.starts_with("sys/") || path.starts_with("proc/")) && path.split('/').all(|part| part != "..")
             }
             Self::Process { .. } | Self::Banned { .. } | Self::Affinity(ServiceProcesses::Tree { .. }) => true,
-            Self::Swap { device, .. } => {
-                let number = device.strip_prefix("/dev/loop");
-                number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-            }
+            Self::Swap { device, .. } => device.strip_prefix("/dev/loop").is_some_and(is_number),
+            Self::Zram { name, .. } => name.strip_prefix("zram").is_some_and(is_number),
             Self::Group(path) => {
                 let ours = path.rsplit('/').next().is_some_and(|name| name.starts_with(GROUP_PREFIX));
                 ours && path.starts_with("sys/fs/cgroup/") && path.split('/').all(|part| part != "..")
@@ -356,6 +365,10 @@ impl SettingTarget {
     }
 }
 
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Prefix of the names of cgroups that this program creates.
 pub const GROUP_PREFIX: &str = "nearfar-";
 
@@ -367,6 +380,7 @@ impl fmt::Display for SettingTarget {
             Self::Process { pid, .. } => write!(f, "process {pid}"),
             Self::Banned { pid, .. } => write!(f, "interrupts ignored by process {pid}"),
             Self::Swap { device, .. } => write!(f, "swap on {device}"),
+            Self::Zram { name, .. } => write!(f, "device /dev/{name}"),
             Self::Group(path) => write!(f, "cgroup /{path}"),
             Self::Controller { group, name } => write!(f, "controller {name} below cgroup /{group}"),
             Self::Affinity(ServiceProcesses::Tree { pid, .. }) => write!(f, "threads of process {pid}"),
@@ -466,15 +480,17 @@ mod tests {
     }
 
     #[test]
-    fn restore_removes_only_own_cgroups_and_loop_devices() {
+    fn restore_removes_only_own_cgroups_and_devices() {
         let group = |path: &str| SettingTarget::Group(path.into());
         let swap = |device: &str| SettingTarget::Swap { device: device.into(), backing: String::new() };
         let refused = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/../nearfar-1", "etc/nearfar-1"].map(group);
-        for target in refused.into_iter().chain(["/dev/vda", "/dev/loop", "/dev/loop0/../vda"].map(swap)) {
+        let zram = |name: &str| SettingTarget::Zram { name: name.into(), bytes: Bytes(4096) };
+        let devices = ["/dev/vda", "/dev/loop", "/dev/loop0/../vda"].map(swap);
+        for target in refused.into_iter().chain(devices).chain(["loop0", "zram", "zram/../vda"].map(zram)) {
             let step = restore_action(&change(target.clone()), &value("never"), Some("first"), true);
             assert!(matches!(step, RestoreAction::Nothing(RestoreStatus::Failed { .. })), "{target}: {step:?}");
         }
-        for target in [group("sys/fs/cgroup/memory/nearfar-1"), swap("/dev/loop12")] {
+        for target in [group("sys/fs/cgroup/memory/nearfar-1"), swap("/dev/loop12"), zram("zram1")] {
             assert_eq!(
                 restore_action(&change(target.clone()), &value("never"), Some("first"), false),
                 RestoreAction::Write
@@ -540,6 +556,10 @@ mod tests {
             (
                 SettingTarget::Swap { device: "/dev/loop0".into(), backing: "/#7".into() },
                 r#""swap":{"device":"/dev/loop0","backing":"/#7"}"#,
+            ),
+            (
+                SettingTarget::Zram { name: "zram1".into(), bytes: Bytes(4096) },
+                r#""zram":{"name":"zram1","bytes":4096}"#,
             ),
             (SettingTarget::Group("sys/fs/cgroup/nearfar-7".into()), r#""group":"sys/fs/cgroup/nearfar-7""#),
             (

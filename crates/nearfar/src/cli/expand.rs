@@ -20,7 +20,7 @@ pub struct ExpandArgs {
     /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
-    /// Keep evicted pages compressed in DRAM (zswap), in at most half of the limit, before they go to disk
+    /// Keep evicted pages compressed in DRAM (zswap or zram), in at most half of the limit, before they go to disk
     #[arg(long)]
     pub compressed: bool,
     #[command(flatten)]

@@ -308,6 +308,89 @@ fn page_faults_are_recorded() {
     assert_eq!(setup.remains(), "");
 }
 
+/// Returns the names of the zram devices.
+fn zram_devices() -> Vec<String> {
+    let devices = std::fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = devices.map(|device| device.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("zram")).collect();
+    names.sort();
+    names
+}
+
+/// Returns a setup if evicted pages can be kept compressed and python3 is installed.
+fn compressing_setup(test: &str) -> Option<Setup> {
+    let setup = Setup::new(test)?;
+    let output = setup.run(&["--dram", "32MiB", "--compressed"], &["python3", "-c", "pass"]);
+    if output.status.success() {
+        return Some(setup);
+    }
+    println!("skipped: {test}: {}", text(&output.stderr).trim());
+    None
+}
+
+/// Runs a Python program with a DRAM limit of 24 MiB and compression; returns its output and the summary.
+fn run_compressed(setup: &Setup, engine: &str, program: &str) -> (String, serde_json::Value) {
+    let path = setup.0.path().join("summary.json");
+    let flags =
+        ["--dram", "24MiB", "--compressed", "--engine", engine, "--summary", path.to_str().expect("plain text")];
+    let output = setup.run(&flags, &["python3", "-c", program]);
+    assert!(output.status.success(), "{engine}: {}", text(&output.stderr));
+    let summary = std::fs::read_to_string(&path).expect("the summary exists");
+    (text(&output.stdout), serde_json::from_str(&summary).expect("JSON"))
+}
+
+#[test]
+fn evicted_pages_stay_compressed_within_the_limit() {
+    let Some(setup) = compressing_setup("evicted_pages_stay_compressed_within_the_limit") else { return };
+    let devices = zram_devices();
+    // Pages of which a quarter is random, read twice in random order.
+    let program = "import random\nr=random.Random(1)\nb=bytearray()\nfor i in range(12288): b+=r.randbytes(1024)+bytes([i%251])*3072\n\
+                   p=list(range(12288))\nfor _ in range(2):\n r.shuffle(p)\n assert all(b[4096*i+2000]==i%251 for i in p)\nprint(len(b))";
+    for engine in ["steered", "plain"] {
+        let (output, summary) = run_compressed(&setup, engine, program);
+        assert_eq!(output, format!("{}\n", 48 << 20), "{engine}");
+        let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
+        assert!(bytes("bytes_max") > 8 << 20 && bytes("loaded_bytes") > 8 << 20, "{engine}: {summary:#}");
+        assert!(bytes("dram_bytes_max") > 1 << 20 && bytes("dram_bytes_max") < 14 << 20, "{engine}: {summary:#}");
+        assert_eq!(zram_devices(), devices, "{engine}");
+    }
+    assert_eq!(setup.remains(), "");
+}
+
+#[test]
+fn data_that_cannot_be_compressed_go_to_disk() {
+    let Some(setup) = compressing_setup("data_that_cannot_be_compressed_go_to_disk") else { return };
+    let program =
+        "import os\nb=[os.urandom(4096) for _ in range(16384)]\nc=sum(x[9] for x in b)\nassert c==sum(x[9] for x in b)";
+    let (_, summary) = run_compressed(&setup, "steered", program);
+    assert!(summary["far_written_bytes"].as_u64() > Some(16 << 20), "{summary:#}");
+    assert!(summary["compressed"]["dram_bytes_max"].as_u64() < Some(14 << 20), "{summary:#}");
+    assert_eq!(setup.remains(), "");
+}
+
+#[test]
+fn kills_with_compressed_pages_lose_no_data() {
+    let Some(setup) = compressing_setup("kills_with_compressed_pages_lose_no_data") else { return };
+    let (devices, done) = (zram_devices(), setup.0.path().join("done"));
+    let program = format!(
+        "import os,time\nb=bytearray(64<<20)\nfor i in range(0,len(b),64): b[i]=i//64%251\nprint(os.getpid(),flush=True)\nwhile not os.path.exists('{0}.go'): time.sleep(0.01)\nassert all(b[i]==i//64%251 for i in range(0,len(b),64))\nopen('{0}','w').close()",
+        done.display()
+    );
+    let flags = ["--dram", "24MiB", "--compressed"];
+    let mut child = setup.expand(&flags, &["python3", "-c", &program]).spawn().expect("the program starts");
+    let pid = first_line(&mut child);
+    kill(&child.id().to_string(), "-KILL");
+    child.wait().expect("the process has ended");
+    let early = setup.nearfar(&["restore"]).output().expect("the program starts");
+    assert_eq!(early.status.code(), Some(1), "{}", text(&early.stdout));
+    std::fs::write(format!("{}.go", done.display()), "").expect("a file");
+    wait_until("the program verifies its data and exits", || !is_alive(&pid));
+    assert!(done.exists(), "its data is unchanged");
+    let restored = setup.nearfar(&["restore"]).output().expect("the program starts");
+    assert!(restored.status.success(), "{}{}", text(&restored.stdout), text(&restored.stderr));
+    assert_eq!((setup.remains(), zram_devices()), (String::new(), devices));
+}
+
 #[test]
 fn restore_cleans_up_after_kills() {
     let Some(setup) = Setup::new("restore_cleans_up_after_kills") else { return };

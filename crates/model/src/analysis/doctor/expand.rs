@@ -114,11 +114,12 @@ const NEEDS: [Requirement; 10] = [
     },
     Requirement {
         key: "expand-compressed",
-        run: |probes| permitted(probes, &probes.compressed, "evicted pages cannot be kept compressed (zswap)"),
+        run: |probes| permitted(probes, &probes.compressed, "evicted pages cannot be kept compressed"),
         loss: Impact::Compression,
         effect: "expand --compressed and placements with compressed do not run",
-        fix: "use Linux 5.19 or newer with CONFIG_ZSWAP, and cgroup version 2 (systemd.unified_cgroup_hierarchy=1)",
-        command: None,
+        fix: "load the zram driver, or use Linux 5.19 or newer with zswap and cgroup version 2 \
+              (systemd.unified_cgroup_hierarchy=1)",
+        command: Some("sudo modprobe zram"),
     },
     Requirement {
         key: "expand-scan",
@@ -211,7 +212,7 @@ pub(super) mod tests {
         let why = || Err("Operation not permitted".to_string());
         // Whether it stops plain swap, and whether steering.
         let cases: [(ProbeEdit, &str, &str, bool, bool); 12] = [
-            (&|probes| probes.compressed = why(), "expand-compressed", "(zswap): Operation", false, false),
+            (&|probes| probes.compressed = why(), "expand-compressed", "compressed: Operation", false, false),
             (&|probes| probes.counted = why(), "expand-zswap", "not permitted", true, true),
             (&|probes| probes.lacking = vec!["CAP_SYS_ADMIN"], "expand-root", "root lacks CAP_SYS_ADMIN", true, true),
             (
