@@ -374,7 +374,7 @@ fn this_machine_is_measured() {
         return println!("skipped: needs 2 CPUs");
     }
     let dir = scratch();
-    let text = shown(dir.path(), &["map", "--measure", "--smoke", "--quiet", "--format", "json"]);
+    let text = shown(dir.path(), &["map", "--measure", "--smoke", "--wait", "--quiet", "--format", "json"]);
     let map: Value = serde_json::from_str(&text).expect("the map is JSON");
     let pairs = list(&map, "core_to_core");
     assert!(pairs.iter().all(|pair| median(&pair["latency"]) > 1.0), "{pairs:?}");
