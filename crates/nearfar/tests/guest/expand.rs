@@ -15,6 +15,14 @@ static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
     boot(&Boot { flags: &flags, job: include_str!("expand.sh"), ..Boot::default() })
 });
 
+/// Another boot, with a kernel without zswap.
+static WITHOUT_ZSWAP: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let drive = disk(directory.path())?;
+    let flags = ["--shape", "plain", "--kernel", "cloud", "--qemu", &drive];
+    boot(&Boot { flags: &flags, job: include_str!("expand_zram.sh"), ..Boot::default() })
+});
+
 fn job_output(test: &str) -> Option<&'static JobOutput> {
     OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
 }
@@ -55,6 +63,24 @@ fn evicted_pages_stay_compressed_within_the_limit() {
     // The kernel checks its limit before it adds a page.
     assert!(bytes("dram_bytes_max") <= (6 << 20) + 8192 && bytes("dram_bytes_max") > 1 << 20, "{summary:#}");
     assert_restored(job, "compressed.after");
+}
+
+#[test]
+fn kernel_without_zswap_compresses_in_zram() {
+    let job = match &*WITHOUT_ZSWAP {
+        Ok(job) => job,
+        Err(reason) => return println!("skipped: kernel_without_zswap_compresses_in_zram: {reason}"),
+    };
+    let sum = job.text("near").split_whitespace().next().expect("a checksum").to_string();
+    for engine in ["steered", "kernel"] {
+        assert_eq!(job.step(engine).status, 0, "{}", job.text(&format!("{engine}.stderr")));
+        assert_eq!(job.text(&format!("{engine}.sum")), format!("{sum}  /tmp/sorted\n"), "{engine}");
+        let summary = job.json(&format!("{engine}.summary"), &[0]);
+        let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
+        assert!(bytes("stored_bytes") > 1 << 20 && bytes("loaded_bytes") > 0, "{engine}: {summary:#}");
+        assert!(bytes("dram_bytes_max") < 7 << 20, "{engine}: {summary:#}");
+        assert_eq!(job.text(&format!("{engine}.after")), job.text("found"), "{engine}");
+    }
 }
 
 #[test]
