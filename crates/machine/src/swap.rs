@@ -206,8 +206,8 @@ pub fn bytes_read(root: &Path, device: &Path) -> Bytes {
     sectors(root, device).0
 }
 
-/// Moves the swapped memory on a device of an expansion into DRAM or to other swap areas, and lets the kernel use the device
-/// again. If that fails, it can be tried again.
+/// Empties the swap device of an expansion into DRAM and other swap areas, and enables it again. May be repeated after a
+/// failure.
 ///
 /// # Errors
 /// If there is no space for the pages, which then stay on the device, or if it cannot be used again.

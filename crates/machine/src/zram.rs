@@ -23,7 +23,8 @@ pub(crate) fn is_supported(root: &Path) -> Result<(), String> {
     Err("the kernel has no zram, or its module is not loaded".into())
 }
 
-/// Lets no other process of this program create or remove devices until the result is dropped, so that the next name is known.
+/// Prevents other processes of this program from creating or removing devices until the result is dropped: the name of the
+/// next device depends on those that exist.
 ///
 /// # Errors
 /// If the kernel has no zram.
@@ -47,13 +48,13 @@ impl ZramDevice {
         // hot_add uses the lowest free number.
         let mut names = (0..=u32::MAX).map(|number| format!("zram{number}"));
         let name = names.find(|name| !root.join("sys/block").join(name).exists());
-        SettingTarget::Zram { name: name.expect("there are fewer devices"), bytes: size }
+        SettingTarget::Zram { name: name.expect("fewer than 2^32 devices exist"), bytes: size }
     }
 
     /// Writes the header of a swap area to the device of this target, which exists.
     ///
     /// # Errors
-    /// If the device cannot be written, or if the target is another setting.
+    /// If the device cannot be written, or if the target is not a zram device.
     pub fn format(target: &SettingTarget) -> io::Result<Self> {
         let SettingTarget::Zram { name, bytes } = target else { return Err(ErrorKind::InvalidInput.into()) };
         let device = Self { name: name.clone(), size: *bytes };
@@ -79,7 +80,7 @@ impl ZramDevice {
         swap::on(&self.path(), swap::compressed_priority(order))
     }
 
-    /// Moves its pages back into DRAM or to other swap areas.
+    /// Ends its use as swap: its pages move into DRAM or to other swap areas.
     ///
     /// # Errors
     /// If it is not in use, or if there is no space for its pages.

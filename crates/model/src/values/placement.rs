@@ -105,7 +105,7 @@ pub struct DramBudget {
     pub dram: Bytes,
     /// Whether the paging controller manages swap, as in `nearfar expand`; otherwise the kernel swaps on its own.
     pub steered: bool,
-    /// Whether evicted pages may stay in DRAM, compressed and counted towards the limit, before they go to disk.
+    /// Whether evicted pages are first kept compressed in DRAM, which counts towards the limit, and go to disk later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compressed: bool,
 }
