@@ -19,7 +19,8 @@ use model::values::units::Bytes;
 
 use crate::advise::Processes;
 use crate::predict::Tuning;
-use crate::predict::governor::{Governor, Guard};
+use crate::predict::governor::Governor;
+use crate::rescue::make_room;
 
 /// Number of areas. The kernel allows about 23 of all programs.
 const AREAS: usize = 18;
@@ -46,7 +47,7 @@ const HARMS: u32 = 2;
 const MOVED_MIN: u64 = 1 << 20;
 /// Share of the measured compression ratio that further pages are expected to have.
 const RATIO_TRUST: f64 = 0.9;
-/// Largest share of the empty areas that pages from disk fill.
+/// Pages move from disk only if they fill at most this share of the empty areas.
 const MOVED_SHARE: f64 = 0.8;
 /// Largest change of the limit at once. The kernel frees memory until the change takes effect, while the program uses memory
 /// up to the old limit: the larger the change, the longer the race, in which no areas are added.
@@ -128,7 +129,7 @@ impl TierPlan {
     }
 }
 
-/// Counters since the start, or their changes since the last review.
+/// Totals since the start, or since the last review.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TierTraffic {
     refaults: Refaults,
@@ -408,23 +409,6 @@ fn sum(left: CompressedUse, right: CompressedUse) -> CompressedUse {
     traffic.stored.0 += right.traffic.stored.0;
     traffic.loaded.0 += right.traffic.loaded.0;
     CompressedUse { dram: Bytes(left.dram.0 + right.dram.0), held: Bytes(left.held.0 + right.held.0), traffic }
-}
-
-/// Evicts pages if processes wait for memory. Without a guard, none waits.
-pub(crate) fn make_room(
-    group: &MemoryCgroup,
-    governor: &mut Governor,
-    guard: &mut Option<OomGuard>,
-    spaces: &mut Processes,
-) {
-    let is_waiting = guard.is_some() && group.is_waiting();
-    let Some(share) = governor.rescue(is_waiting) else { return };
-    let done: u64 = group.processes().into_iter().map(|process| spaces.page_out_anywhere(process, share)).sum();
-    match governor.rescued(done) {
-        Guard::GiveUp => *guard = None,
-        // If the cgroup no longer exists, no process waits.
-        Guard::Keep => drop(guard.as_mut().map(OomGuard::wake)),
-    }
 }
 
 #[cfg(test)]

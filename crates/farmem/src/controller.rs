@@ -13,10 +13,11 @@ use machine::cgroup::{MemoryCgroup, OomGuard};
 use machine::thread_time;
 
 use crate::advise::{AdviceKind, Processes};
-use crate::compressed::{TierState, make_room};
+use crate::compressed::TierState;
 use crate::faults::{FaultSource, SensorEvent};
 use crate::predict::governor::{Effort, Governor, GovernorCounts, Sampling};
 use crate::predict::{Advice, Counts, Order, Predictor, Tuning};
+use crate::rescue::make_room;
 use crate::trace::{Record, Trace};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use machine::cgroup::{self, CompressedUse, GroupUsage, MemoryCgroup};
-use machine::expand_probes::{Compressor, compressor};
+use machine::expand_probes::{self, Compressor};
 use machine::swap::{self, LARGE_FOLIOS, LoopDevice, ZSWAP};
 use machine::undo::{AppliedSettings, SettingsRoot};
 use machine::zram::ZramDevice;
@@ -143,13 +143,15 @@ impl Expansion {
         let steered = budget.engine == PagingMode::Steered;
         let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
         let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
+        // `check` has refused kernels that cannot compress.
+        let compressor = budget.compressed.then(|| expand_probes::compressor(&site.root).ok()).flatten();
         let mut changed = AppliedSettings::begin(site)?;
         if steered {
             device
                 .no_seeks()
                 .map_err(|error| Unavailable::io("cannot configure the queue of the far memory device", &error))?;
             // Kernels without such folios use single pages. From zram, a fault would read whole folios.
-            if !uses_zram(budget, &site.root) {
+            if compressor != Some(Compressor::Zram) {
                 let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
             }
         }
@@ -157,11 +159,11 @@ impl Expansion {
             SettingTarget::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
         changed.set(SETTING, swap, machine::undo::ON)?;
         // Before the cgroup: the undo journal removes it first, and its memory with it.
-        let mut tier = create_tier(budget, &mut changed)?;
+        let mut tier = create_tier(budget, compressor, &mut changed)?;
         let group = make_group(&mut changed, site)?;
         let dram =
             group.limit(budget.dram).map_err(|error| Unavailable::io("cannot limit the memory of a cgroup", &error))?;
-        limit_compressed(budget, &group, &mut changed)?;
+        limit_compressed(budget, compressor, &group, &mut changed)?;
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
@@ -306,7 +308,7 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
         return Err(Unavailable::new(format!("a DRAM limit of {} is too small for any program", budget.dram))
             .with_hint(format!("use at least {DRAM_MIN}")));
     }
-    let probes = machine::expand_probes::read(&site.root);
+    let probes = expand_probes::read(&site.root);
     if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered, budget.compressed) {
         let command = problem.command.map_or(String::new(), |command| format!(": {command}"));
         return Err(Unavailable {
@@ -348,15 +350,15 @@ fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<Memo
     MemoryCgroup::open(version, &dir).map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }
 
-fn uses_zram(budget: &ExpansionLimits, root: &Path) -> bool {
-    budget.compressed && compressor(root) == Ok(Compressor::Zram)
-}
-
 /// Prepares compressed memory of the kernel that counts towards no limit, if the kernel has no other. A limit beyond the
 /// memory of this machine needs none.
-fn create_tier(budget: &ExpansionLimits, changed: &mut AppliedSettings) -> Result<Option<CompressedTier>, Unavailable> {
+fn create_tier(
+    budget: &ExpansionLimits,
+    compressor: Option<Compressor>,
+    changed: &mut AppliedSettings,
+) -> Result<Option<CompressedTier>, Unavailable> {
     let machine = rustix::system::sysinfo();
-    if !uses_zram(budget, changed.root()) || budget.dram.0 > machine.totalram as u64 * u64::from(machine.mem_unit) {
+    if compressor != Some(Compressor::Zram) || budget.dram.0 > machine.totalram as u64 * u64::from(machine.mem_unit) {
         return Ok(None);
     }
     Ok(Some(CompressedTier::create(SETTING, budget.dram, changed)?))
@@ -366,10 +368,11 @@ fn create_tier(budget: &ExpansionLimits, changed: &mut AppliedSettings) -> Resul
 /// would then be DRAM.
 fn limit_compressed(
     budget: &ExpansionLimits,
+    compressor: Option<Compressor>,
     group: &MemoryCgroup,
     changed: &mut AppliedSettings,
 ) -> Result<(), Unavailable> {
-    let is_compressed = budget.compressed && compressor(changed.root()) == Ok(Compressor::Zswap);
+    let is_compressed = compressor == Some(Compressor::Zswap);
     let share = if is_compressed { Bytes(budget.dram.0 / COMPRESSED_PART) } else { Bytes(0) };
     match group.limit_compressed(share) {
         Err(error) if error.kind() != ErrorKind::NotFound || is_compressed => {

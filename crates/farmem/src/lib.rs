@@ -25,6 +25,7 @@ mod expansion;
 mod faults;
 pub mod predict;
 mod recorder;
+mod rescue;
 mod swap_check;
 pub mod trace;
 

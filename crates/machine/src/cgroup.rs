@@ -168,10 +168,7 @@ impl MemoryCgroup {
     /// Returns the memory in use by kind.
     pub fn held(&self) -> io::Result<GroupUsage> {
         let text = read_again(&self.stat)?;
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            Bytes(line.and_then(|value| value.parse().ok()).unwrap_or(0))
-        };
+        let value = |name: &str| Bytes(counter(&text, name).unwrap_or(0));
         Ok(match self.version {
             // Totals include child cgroups, which a program may create.
             Version::V1 => GroupUsage {
@@ -216,8 +213,7 @@ impl MemoryCgroup {
             return None;
         }
         let text = read_again(&self.stat).ok()?;
-        let value =
-            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+        let value = |name: &str| counter(&text, name);
         let page = rustix::param::page_size() as u64;
         let pages = |name: &str| Bytes(value(name).unwrap_or(0) * page);
         Some(CompressedUse {
@@ -259,8 +255,7 @@ impl MemoryCgroup {
             Version::V2 => "memory.events",
         };
         let text = std::fs::read_to_string(self.dir.join(name)).unwrap_or_default();
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
-        count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+        counter(&text, "oom_kill").unwrap_or(0)
     }
 
     /// Guards the cgroup against the OOM killer until the result is dropped; `None` if the kernel does not permit it.
@@ -347,11 +342,13 @@ pub(crate) fn processes(dir: &Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
+/// Returns the value of a line such as `oom_kill 2`.
+fn counter(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?.trim().parse().ok()
+}
+
 fn refaults(text: &str) -> Refaults {
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
-    };
+    let value = |name: &str| counter(text, name).unwrap_or(0);
     Refaults { all: value("workingset_refault_anon"), recent: value("workingset_activate_anon") }
 }
 

@@ -335,8 +335,7 @@ fn run_compressed(setup: &Setup, engine: &str, program: &str) -> (String, serde_
         ["--dram", "24MiB", "--compressed", "--engine", engine, "--summary", path.to_str().expect("plain text")];
     let output = setup.run(&flags, &["python3", "-c", program]);
     assert!(output.status.success(), "{engine}: {}", text(&output.stderr));
-    let summary = std::fs::read_to_string(&path).expect("the summary exists");
-    (text(&output.stdout), serde_json::from_str(&summary).expect("JSON"))
+    (text(&output.stdout), programs::read_summary(&path))
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::{Setup, installed, text};
 
 /// Reads the file that `--summary` wrote.
-fn read_summary(path: &Path) -> serde_json::Value {
+pub fn read_summary(path: &Path) -> serde_json::Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("the summary exists")).expect("JSON")
 }
 
