@@ -76,6 +76,13 @@ pub(crate) fn describe() -> WorkloadSpec {
                 default: Some("4s"),
                 smoke: Some("50ms"),
             },
+            Parameter {
+                name: "incompressible",
+                about: "percentage of each page that is random; the other words are their numbers",
+                kind: ParameterKind::Integer { min: 0, max: 100 },
+                default: Some("0"),
+                smoke: None,
+            },
             Parameter { default: Some("no"), ..arena::huge_pages_parameter() },
         ]),
         metrics: metrics([Metric::median("touched", "pages/s", Better::Higher)]),
@@ -101,16 +108,17 @@ fn one_thread(job: &TrialContext, worker: &Worker<'_>) -> Result<(f64, MemoryRep
 
 fn touch(job: &TrialContext, worker: &Worker<'_>, words: &mut [u64]) -> Result<f64, Failure> {
     let pattern = job.parameters.text("pattern");
+    let data = PageData::new(job.parameters.integer("incompressible") as usize);
     if pattern == "first-touch" {
         let began = Instant::now();
         worker.timed(|| {
-            fill(words);
+            data.fill(words);
             Ok(())
         })?;
         let rate = (words.len() / WORDS) as f64 / began.elapsed().as_secs_f64();
-        return check(words, 0).map(|()| rate);
+        return data.check(words, 0).map(|()| rate);
     }
-    fill(words);
+    data.fill(words);
     let passes = job.parameters.integer("passes") as usize;
     let time = job.time("time");
     let mut random = Random::of_thread(job.seed, worker.index);
@@ -140,19 +148,46 @@ fn touch(job: &TrialContext, worker: &Worker<'_>, words: &mut [u64]) -> Result<f
         })
     })?;
     let rate = touched as f64 / began.elapsed().as_secs_f64();
-    if pattern == "triad" { check_triad(words) } else { check(words, added) }.map(|()| rate)
+    if pattern == "triad" { data.check_triad(words) } else { data.check(words, added) }.map(|()| rate)
 }
 
-/// Sets every word to its index.
-fn fill(words: &mut [u64]) {
-    words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64);
+/// Content of the pages. Each word follows from its number, so that misplaced data are found.
+#[derive(Clone, Copy)]
+struct PageData {
+    /// Number of words at the start of each page that cannot be compressed.
+    random_words: usize,
 }
 
-fn check(words: &[u64], added: u64) -> Result<(), Failure> {
-    let wrong = (0..words.len()).step_by(CHECKED_EVERY).find(|at| words[*at] != *at as u64 + added);
-    wrong.map_or(Ok(()), |at| {
-        Err(Failure::Failed(format!("word {at} was {}, but memory holds {}", at as u64 + added, words[at])))
-    })
+impl PageData {
+    fn new(percent: usize) -> Self {
+        Self { random_words: WORDS * percent / 100 }
+    }
+
+    fn word(self, at: usize) -> u64 {
+        if at % WORDS < self.random_words { Random::of_thread(at as u64, 0).next() } else { at as u64 }
+    }
+
+    fn fill(self, words: &mut [u64]) {
+        words.iter_mut().enumerate().for_each(|(at, word)| *word = self.word(at));
+    }
+
+    fn check(self, words: &[u64], added: u64) -> Result<(), Failure> {
+        let expected = |at: usize| self.word(at).wrapping_add(added);
+        let wrong = (0..words.len()).step_by(CHECKED_EVERY).find(|at| words[*at] != expected(*at));
+        wrong.map_or(Ok(()), |at| {
+            Err(Failure::Failed(format!("word {at} was {}, but memory holds {}", expected(at), words[at])))
+        })
+    }
+
+    fn check_triad(self, words: &[u64]) -> Result<(), Failure> {
+        let third = words.len() / 3;
+        let expected = |at: usize| {
+            let c = self.word(2 * third + at).wrapping_mul(3);
+            self.word(third + at).wrapping_add(c)
+        };
+        let wrong = (0..third).step_by(CHECKED_EVERY).find(|at| words[*at] != expected(*at));
+        wrong.map_or(Ok(()), |at| Err(Failure::Failed(format!("wrong triad result at word {at}: {}", words[at]))))
+    }
 }
 
 /// Returns the number of touched pages. The result of the sweep is used, so that the compiler cannot remove it.
@@ -165,7 +200,7 @@ fn sweep(passes: usize, words: &[u64], once: impl Fn(&[u64]) -> u64) -> usize {
 
 fn modify(passes: usize, words: &mut [u64]) -> usize {
     for _ in 0..passes {
-        black_box(&mut *words).iter_mut().for_each(|word| *word += 1);
+        black_box(&mut *words).iter_mut().for_each(|word| *word = word.wrapping_add(1));
     }
     passes * (words.len() / WORDS)
 }
@@ -177,17 +212,10 @@ fn triad(passes: usize, words: &mut [u64]) -> usize {
     let (b, c) = rest.split_at_mut(third);
     for _ in 0..passes {
         for ((a, b), c) in black_box(&mut *a).iter_mut().zip(&*b).zip(&*c) {
-            *a = b.wrapping_add(3 * c);
+            *a = b.wrapping_add(c.wrapping_mul(3));
         }
     }
     passes * (3 * third / WORDS)
-}
-
-fn check_triad(words: &[u64]) -> Result<(), Failure> {
-    let third = words.len() / 3;
-    let expected = |at: usize| (third + at) as u64 + 3 * (2 * third + at) as u64;
-    let wrong = (0..third).step_by(CHECKED_EVERY).find(|at| words[*at] != expected(*at));
-    wrong.map_or(Ok(()), |at| Err(Failure::Failed(format!("wrong triad result at word {at}: {}", words[at]))))
 }
 
 fn three_streams(passes: usize, words: &[u64]) -> usize {
@@ -233,35 +261,55 @@ fn at_random(
 
 #[cfg(test)]
 mod tests {
+    use model::values::workload::Value;
+
     use super::*;
     use crate::kernels::{check_smoke, job_for_tests};
 
     fn job(pattern: &str) -> TrialContext {
         let mut job = job_for_tests("sweep");
-        job.parameters.0.insert("pattern".into(), model::values::workload::Value::Text(pattern.into()));
+        job.parameters.0.insert("pattern".into(), Value::Text(pattern.into()));
         job
     }
 
     #[test]
     fn every_pattern_touches_pages_and_verifies_data() {
         for pattern in PATTERNS {
-            for threads in [1, 2] {
-                check_smoke("sweep", &run(&TrialContext { threads, ..job(pattern) }).unwrap());
+            for (threads, percent) in [(1, 0), (2, 45)] {
+                let mut job = TrialContext { threads, ..job(pattern) };
+                job.parameters.0.insert("incompressible".into(), Value::Integer(percent));
+                check_smoke("sweep", &run(&job).unwrap());
             }
         }
     }
 
     #[test]
     fn corrupt_data_returns_an_error() {
+        let data = PageData::new(0);
         let mut words: Vec<u64> = (0..10_000).collect();
-        check(&words, 0).unwrap();
+        data.check(&words, 0).unwrap();
         words[CHECKED_EVERY] ^= 1;
-        assert!(check(&words, 0).unwrap_err().to_string().contains("word 4093 was 4093, but memory holds 4092"));
-        fill(&mut words);
-        triad(1, &mut words);
-        check_triad(&words).unwrap();
-        words[0] ^= 1;
-        assert!(check_triad(&words).is_err());
+        let error = data.check(&words, 0).unwrap_err().to_string();
+        assert!(error.contains("word 4093 was 4093, but memory holds 4092"), "{error}");
+        for percent in [0, 45, 100] {
+            let data = PageData::new(percent);
+            data.fill(&mut words);
+            data.check(&words, 0).unwrap();
+            assert!(data.check(&words, 1).is_err());
+            triad(1, &mut words);
+            data.check_triad(&words).unwrap();
+            words[0] ^= 1;
+            assert!(data.check_triad(&words).is_err());
+        }
+    }
+
+    #[test]
+    fn part_of_each_page_is_random() {
+        let mut words = vec![0; 2 * WORDS];
+        PageData::new(25).fill(&mut words);
+        let are_numbers = |at: std::ops::Range<usize>| at.clone().filter(|at| words[*at] == *at as u64).count();
+        assert_eq!((are_numbers(0..128), are_numbers(128..512)), (0, 384));
+        assert_eq!((are_numbers(512..640), are_numbers(640..1024)), (0, 384));
     }
 
     #[test]
