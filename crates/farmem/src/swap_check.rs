@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use machine::swap;
+
 use crate::Unavailable;
 use crate::array::FileSystem;
 
@@ -28,14 +30,13 @@ pub(crate) fn check(dir: &Path) -> Result<(), Unavailable> {
 /// Returns true if this machine swaps to encrypted disks only while the directory's disk is not encrypted, so that
 /// memory contents could be read from that disk later.
 pub(crate) fn would_leave_encryption(root: &Path, dir: &Path) -> bool {
-    let swaps = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
-    let devices: Vec<&str> = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let areas = swap::areas(root).unwrap_or_default();
     let is_encrypted = |block: String| {
         let uuid = fs::read_to_string(root.join(format!("sys/{block}/dm/uuid"))).unwrap_or_default();
         uuid.starts_with("CRYPT-")
     };
-    let names = devices.iter().map(|device| device.rsplit('/').next().unwrap_or(device));
-    if devices.is_empty() || !names.into_iter().all(|name| is_encrypted(format!("block/{name}"))) {
+    let names = areas.iter().map(|area| area.path.file_name().unwrap_or_default().to_string_lossy());
+    if areas.is_empty() || !names.into_iter().all(|name| is_encrypted(format!("block/{name}"))) {
         return false;
     }
     let Ok(facts) = fs::metadata(dir) else { return false };

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use model::values::units::Bytes;
 
@@ -30,6 +31,11 @@ const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 /// Maximum attempts to attach a device: another program may take the free device first.
 const ATTEMPTS_MAX: usize = 32;
+
+/// Returns the value of [`LARGE_FOLIOS`]; `None` if the kernel has no such folios.
+pub fn large_folios(root: &Path) -> Option<String> {
+    sysfs::read_text(root, LARGE_FOLIOS).ok().map(|text| sysfs::selected(&text).into())
+}
 
 /// A loop device over a file. The kernel detaches it when this is dropped and swap on it is off.
 #[derive(Debug)]
@@ -165,11 +171,40 @@ fn device_path(device: &Path, attribute: &str) -> String {
     format!("sys/block/{name}/{attribute}")
 }
 
+/// A swap area in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwapArea {
+    /// Device or file.
+    pub path: PathBuf,
+    pub size: Bytes,
+    pub used: Bytes,
+    /// The kernel fills areas of higher priority first.
+    priority: libc::c_int,
+}
+
+impl SwapArea {
+    pub fn free(&self) -> Bytes {
+        Bytes(self.size.0.saturating_sub(self.used.0))
+    }
+}
+
+/// Returns the swap areas in use: proc(5), `/proc/swaps`, which counts in KiB.
+///
+/// # Errors
+/// If `/proc/swaps` cannot be read.
+pub fn areas(root: &Path) -> io::Result<Vec<SwapArea>> {
+    let text = sysfs::read_text(root, "proc/swaps")?;
+    let area = |line: &str| {
+        let [path, _, size, used, priority] = line.split_whitespace().collect::<Vec<_>>()[..] else { return None };
+        let bytes = |kib: &str| kib.parse::<u64>().ok().map(|kib| Bytes(kib << 10));
+        Some(SwapArea { path: path.into(), size: bytes(size)?, used: bytes(used)?, priority: priority.parse().ok()? })
+    };
+    Ok(text.lines().skip(1).filter_map(area).collect())
+}
+
 /// Returns whether a device is in use as swap.
 pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
-    let text = sysfs::read_text(root, "proc/swaps")?;
-    let device = device.to_string_lossy();
-    Ok(text.lines().skip(1).any(|line| line.split_whitespace().next() == Some(&device)))
+    Ok(areas(root)?.iter().any(|area| area.path == device))
 }
 
 /// Returns the swap areas that the kernel fills before the devices of an expansion or in turn with them.
@@ -177,14 +212,8 @@ pub(crate) fn is_on(root: &Path, device: &Path) -> io::Result<bool> {
 /// # Errors
 /// If `/proc/swaps` cannot be read.
 pub fn other_areas(root: &Path, devices: &[PathBuf]) -> io::Result<Vec<String>> {
-    let text = sysfs::read_text(root, "proc/swaps")?;
-    let area = |line: &str| {
-        let mut fields = line.split_whitespace();
-        let (name, priority) = (fields.next()?, fields.next_back()?);
-        (!devices.iter().any(|device| device == Path::new(name)) && priority.parse::<libc::c_int>().ok()? >= PRIORITY)
-            .then(|| name.to_string())
-    };
-    Ok(text.lines().skip(1).filter_map(area).collect())
+    let is_other = |area: &SwapArea| area.priority >= PRIORITY && !devices.contains(&area.path);
+    Ok(areas(root)?.into_iter().filter(is_other).map(|area| area.path.display().to_string()).collect())
 }
 
 /// Swap priority of a compressed area: those of higher order are filled later.
@@ -194,16 +223,30 @@ pub(crate) fn compressed_priority(order: usize) -> libc::c_int {
 
 /// Returns the swapped memory on a device; `None` if it is not in use as swap.
 pub fn used(root: &Path, device: &Path) -> Option<Bytes> {
-    let text = sysfs::read_text(root, "proc/swaps").ok()?;
-    let device = device.to_string_lossy();
-    let of_device = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let fields = of_device.into_iter().find(|fields| fields.first() == Some(&device.as_ref()))?;
-    fields.get(3)?.parse::<u64>().ok().map(|kib| Bytes(kib << 10))
+    areas(root).ok()?.into_iter().find(|area| area.path == device).map(|area| area.used)
 }
 
 /// Returns the bytes that were read from a device so far.
 pub fn bytes_read(root: &Path, device: &Path) -> Bytes {
     sectors(root, device).0
+}
+
+/// Reads from a device so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceReads {
+    pub count: u64,
+    pub bytes: Bytes,
+    /// Sum of their durations.
+    pub time: Duration,
+}
+
+/// Returns the reads from a device so far. Documentation/block/stat: field 1 is their number, and field 4 their time in
+/// milliseconds.
+pub fn reads(root: &Path, device: &Path) -> DeviceReads {
+    let text = sysfs::read_text(root, &device_path(device, "stat")).unwrap_or_default();
+    let field = |number: usize| text.split_whitespace().nth(number - 1)?.parse::<u64>().ok();
+    let time = Duration::from_millis(field(4).unwrap_or(0));
+    DeviceReads { count: field(1).unwrap_or(0), bytes: sectors(root, device).0, time }
 }
 
 /// Empties the swap device of an expansion into DRAM and other swap areas, and enables it again. May be repeated after a
@@ -268,12 +311,19 @@ mod tests {
                 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/loop1                              partition\t1048572\t\t64\t\t100\n/dev/loop4 partition 4 0 32767\n/swap file 4 0 -2\n",
             ),
             ("sys/block/loop1/loop/backing_file", "/var/tmp/#77 (deleted)\n"),
+            ("sys/block/loop1/stat", "  5  0  40  9  7  0  56  3  0  9  9  0  0  0  0\n"),
         ]);
         assert_eq!(other_areas(dir.path(), &["/dev/loop1".into()]).unwrap(), ["/dev/loop4"]);
         assert!(is_on(dir.path(), Path::new("/dev/loop1")).unwrap());
-        assert_eq!(used(dir.path(), Path::new("/dev/loop1")), Some(Bytes(64 << 10)));
-        assert_eq!(used(dir.path(), Path::new("/dev/loop2")), None);
+        let first = areas(dir.path()).unwrap().remove(0);
+        assert_eq!(
+            (first.size, first.used, first.free()),
+            (Bytes(1_048_572 << 10), Bytes(64 << 10), Bytes(1_048_508 << 10))
+        );
         assert!(!is_on(dir.path(), Path::new("/dev/loop")).unwrap());
+        let expected = DeviceReads { count: 5, bytes: Bytes(40 * 512), time: Duration::from_millis(9) };
+        assert_eq!(reads(dir.path(), Path::new("/dev/loop1")), expected);
+        assert_eq!(reads(dir.path(), Path::new("/dev/loop2")), DeviceReads::default());
         assert_eq!(backing(dir.path(), Path::new("/dev/loop1")).as_deref(), Some("/var/tmp/#77 (deleted)"));
         assert_eq!(backing(dir.path(), Path::new("/dev/loop2")), None);
     }
