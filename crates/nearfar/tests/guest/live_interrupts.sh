@@ -30,7 +30,7 @@ end_with KILL
 back() { [ "$(masks)" = "$found" ]; }
 step live-guard wait_for back
 
-step live-applied nearfar live apply --pid $service --placement '4-5+irq:6' --device sda --format json
+step live-applied nearfar live apply --wait --pid $service --placement '4-5+irq:6' --device sda --format json
 step live-on-6 all_on 6
 step live-watched nearfar live watch --once --format json
 for number in $numbers; do echo 0-7 >"/proc/irq/$number/smp_affinity_list"; break; done
