@@ -87,20 +87,26 @@ impl Processes {
     /// Evicts this many bytes of a process, continuing at the address where the last call stopped.
     pub(crate) fn page_out_anywhere(&mut self, process: u32, bytes: u64) -> u64 {
         let from = self.cursors.get(&process).copied().unwrap_or(0);
-        let mut done = 0;
-        for range in [from..end_of_memory(process), 0..from] {
-            let Some(space) = self.space(process) else { break };
-            let walk = space.walk(&range, AdviceKind::PageOut, bytes - done);
-            done += self.count(walk.advised);
-            if walk.stopped.is_some() {
-                break;
-            }
+        [from..u64::MAX, 0..from].into_iter().fold(0, |done, range| {
+            done + if done < bytes { self.advise_from(process, range, AdviceKind::PageOut, bytes - done) } else { 0 }
+        })
+    }
+
+    /// Reads this many swapped-out bytes of a process, from the address on at which the last call stopped.
+    pub(crate) fn fetch_next(&mut self, process: u32, bytes: u64) -> u64 {
+        let from = self.cursors.get(&process).copied().unwrap_or(0);
+        self.advise_from(process, from..u64::MAX, AdviceKind::WillNeed, bytes)
+    }
+
+    /// Advises on this many bytes of a range, up to the last mapping of the process.
+    fn advise_from(&mut self, process: u32, range: Range<u64>, verb: AdviceKind, bytes: u64) -> u64 {
+        let range = range.start..range.end.min(end_of_memory(process));
+        let Some(space) = self.space(process) else { return 0 };
+        let walk = space.walk(&range, verb, bytes);
+        if walk.stopped.is_none() {
             self.cursors.insert(process, walk.at);
-            if done >= bytes {
-                break;
-            }
         }
-        done
+        self.count(walk.advised)
     }
 
     /// Prefetches ranges without scanning them.

@@ -18,7 +18,7 @@ use model::values::undo::{GROUP_PREFIX, Restored, SettingTarget};
 use model::values::units::{Bytes, Nanos};
 
 use crate::array::{Access, FarFile, FarLocation, fill_with_zeros};
-use crate::compressed::{CompressedTier, TierState};
+use crate::compressed::{CompressedTier, TierOptions, TierState, ZswapSwitch, create_areas};
 use crate::controller::{ControllerStats, PagingController};
 use crate::faults::FaultSource;
 use crate::predict::Tuning;
@@ -48,6 +48,16 @@ pub enum PagingMode {
     Plain,
 }
 
+/// Whether evicted pages may stay in DRAM, compressed, before they go to disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionMode {
+    Never,
+    /// Once the program waits for the disk, and for as long as compression makes it wait less; never if the kernel
+    /// cannot.
+    Auto,
+    Always,
+}
+
 /// Memory limits of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpansionLimits {
@@ -62,8 +72,7 @@ pub struct ExpansionLimits {
     pub shred: bool,
     /// Whether far memory may be on an unencrypted disk if all swap is encrypted.
     pub allow_unencrypted: bool,
-    /// Whether evicted pages may stay in DRAM, compressed, before they go to disk.
-    pub compressed: bool,
+    pub compressed: CompressionMode,
 }
 
 impl ExpansionLimits {
@@ -77,7 +86,7 @@ impl ExpansionLimits {
             far: Bytes((dram.0 * FAR_TIMES_DRAM).max(FAR_MIN)),
             shred: false,
             allow_unencrypted: false,
-            compressed: false,
+            compressed: CompressionMode::Never,
         }
     }
 }
@@ -93,6 +102,8 @@ pub struct ExpansionStatus {
     pub far_written: Bytes,
     /// Statistics of the controller; `None` without one.
     pub piloted: Option<ControllerStats>,
+    /// CPU time of the thread that evicts to zram; `None` without one.
+    pub compressing_cpu: Option<Duration>,
     /// Pages that are kept compressed; `None` if the kernel has no zswap that counts towards the limit, and zram is not used.
     pub compressed: Option<CompressedUse>,
 }
@@ -106,12 +117,37 @@ pub struct Expansion {
     watch: Option<FaultRecorder>,
     /// Compressed memory that the kernel does not charge to the cgroup.
     tier: Option<CompressedTier>,
+    /// Decides whether the kernel compresses, if that is not fixed.
+    zswap: Option<ZswapSwitch>,
     /// `None` once everything is undone.
     changed: Option<AppliedSettings>,
     site: SettingsRoot,
-    /// Kept open for overwriting at the end.
-    file: Option<(File, Bytes)>,
-    device: Option<LoopDevice>,
+    /// Empty once everything is undone.
+    disks: Vec<FarDisk>,
+    /// Whether the files are overwritten at the end.
+    is_shredded: bool,
+}
+
+/// A swap area on a file without a name.
+struct FarDisk {
+    device: LoopDevice,
+    file: File,
+    size: Bytes,
+}
+
+impl FarDisk {
+    fn attach(directory: &Path, size: Bytes) -> Result<Self, Unavailable> {
+        let page = crate::page_bytes();
+        let place = FarLocation::parse(&directory.to_string_lossy())?;
+        let file = FarFile::new(&place, size.0 as usize, Access::Mapped)?.into_file();
+        swap::format(&file, size.0, page)
+            .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
+        let device = LoopDevice::attach(&file, page as u32).map_err(|error| {
+            Unavailable::io("cannot create a loop device for far memory", &error)
+                .with_hint("run as root; the kernel needs loop devices (modprobe loop)")
+        })?;
+        Ok(Self { device, file, size })
+    }
 }
 
 impl Expansion {
@@ -130,36 +166,33 @@ impl Expansion {
     ) -> Result<Self, Unavailable> {
         check(budget, site)?;
         let page = crate::page_bytes();
-        let far = Bytes(budget.far.0 / page * page);
-        let place = FarLocation::parse(&budget.directory.to_string_lossy())?;
-        let file = FarFile::new(&place, far.0 as usize, Access::Mapped)?.into_file();
-        swap::format(&file, far.0, page)
-            .map_err(|error| Unavailable::io("cannot write the header of far memory", &error))?;
-        let device = LoopDevice::attach(&file, page as u32).map_err(|error| {
-            Unavailable::io("cannot create a loop device for far memory", &error)
-                .with_hint("run as root; the kernel needs loop devices (modprobe loop)")
-        })?;
+        let compressor = compressor(budget, site);
+        let disks = attach_disks(budget, compressor)?;
         // Before the first change: opening the fault source fails without permission.
         let steered = budget.engine == PagingMode::Steered;
         let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
         let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
-        // `check` has refused kernels that cannot compress.
-        let compressor = budget.compressed.then(|| expand_probes::compressor(&site.root).ok()).flatten();
         let mut changed = AppliedSettings::begin(site)?;
+        let mut folios = None;
         if steered {
-            device
-                .no_seeks()
-                .map_err(|error| Unavailable::io("cannot configure the queue of the far memory device", &error))?;
+            for disk in &disks {
+                disk.device
+                    .no_seeks()
+                    .map_err(|error| Unavailable::io("cannot configure the queue of the far memory device", &error))?;
+            }
             // Kernels without such folios use single pages. From zram, a fault would read whole folios.
-            if compressor != Some(Compressor::Zram) {
+            if compressor != Some(Compressor::Zram) || budget.compressed == CompressionMode::Auto {
+                folios = swap::large_folios(&site.root);
                 let _ = changed.set_together(SETTING, SettingTarget::File(LARGE_FOLIOS.into()), "always");
             }
         }
-        let swap =
-            SettingTarget::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
-        changed.set(SETTING, swap, machine::undo::ON)?;
+        for FarDisk { device, .. } in &disks {
+            let swap =
+                SettingTarget::Swap { device: device.device().display().to_string(), backing: device.backing().into() };
+            changed.set(SETTING, swap, machine::undo::ON)?;
+        }
         // Before the cgroup: the undo journal removes it first, and its memory with it.
-        let mut tier = create_tier(budget, compressor, &mut changed)?;
+        let areas = create_tier(budget, compressor, &mut changed)?;
         let group = make_group(&mut changed, site)?;
         let dram =
             group.limit(budget.dram).map_err(|error| Unavailable::io("cannot limit the memory of a cgroup", &error))?;
@@ -167,6 +200,14 @@ impl Expansion {
         if let Some(trace) = &trace {
             trace.begin(&Header { page, dram: dram.0, minor_period, steered });
         }
+        let options = TierOptions {
+            dram,
+            disks: paths(&disks),
+            from_start: budget.compressed == CompressionMode::Always,
+            guards: !steered,
+            folios,
+        };
+        let tier = areas.map(|areas| start_tier(areas, &group, options)).transpose()?;
         let tier_state = tier.as_ref().map(CompressedTier::state);
         let (pilot, watch) = match (sense, trace) {
             (None, _) => (None, None),
@@ -175,21 +216,19 @@ impl Expansion {
             }
             (Some(sense), trace) => (None, trace.map(|trace| record(sense, &group, dram, trace)).transpose()?),
         };
-        if let Some(tier) = &mut tier {
-            tier.start(again(&group)?, dram, device.device(), !steered)
-                .map_err(|error| Unavailable::io("cannot start a thread", &error))?;
-        }
-        let file = budget.shred.then_some((file, far));
+        let is_switched = compressor == Some(Compressor::Zswap) && budget.compressed == CompressionMode::Auto;
+        let zswap = is_switched.then(|| start_switch(&group, budget.dram, paths(&disks))).transpose()?;
         Ok(Self {
             group,
             dram,
             pilot,
             watch,
             tier,
+            zswap,
             changed: Some(changed),
             site: site.clone(),
-            file,
-            device: Some(device),
+            disks,
+            is_shredded: budget.shred,
         })
     }
 
@@ -239,28 +278,25 @@ impl Expansion {
     }
 
     pub fn state(&self) -> ExpansionStatus {
-        let (far_read, far_written) = self.device.as_ref().map(LoopDevice::traffic).unwrap_or_default();
+        let traffic = self.disks.iter().map(|disk| disk.device.traffic());
+        let (far_read, far_written) = traffic
+            .fold((Bytes(0), Bytes(0)), |sum, (read, written)| (Bytes(sum.0.0 + read.0), Bytes(sum.1.0 + written.0)));
         ExpansionStatus {
             far_read,
             far_written,
             held: self.group.held().unwrap_or_default(),
             killed: self.group.killed(),
-            piloted: self.pilot.as_ref().map(|pilot| self.with_tier(pilot.stats())),
+            piloted: self.pilot.as_ref().map(PagingController::stats),
+            compressing_cpu: self.tier.as_ref().map(|tier| tier.state().cpu()),
             compressed: self.compressed(),
         }
     }
 
-    /// Adds the CPU time of the thread that adjusts the limit to compressed memory.
-    fn with_tier(&self, stats: ControllerStats) -> ControllerStats {
-        let cpu = self.tier.as_ref().map_or(Duration::ZERO, |tier| tier.state().cpu());
-        ControllerStats { cpu: stats.cpu + cpu.as_secs_f64(), ..stats }
-    }
-
     /// Returns the swap areas of others that the kernel fills before this expansion's or in turn with it.
     pub fn other_swap(&self) -> Vec<String> {
-        let compressed = self.tier.iter().flat_map(CompressedTier::devices).map(ZramDevice::path);
-        let disk = self.device.iter().map(|device| device.device().to_path_buf());
-        swap::other_areas(&self.site.root, &disk.chain(compressed).collect::<Vec<_>>()).unwrap_or_default()
+        let compressed = self.tier.iter().flat_map(|tier| tier.areas().to_vec());
+        let own: Vec<PathBuf> = paths(&self.disks).into_iter().chain(compressed).collect();
+        swap::other_areas(&self.site.root, &own).unwrap_or_default()
     }
 
     /// Total time for which processes waited for memory ([`MemoryCgroup::stalled`]).
@@ -271,8 +307,9 @@ impl Expansion {
     /// Undoes all changes. Fails while a process is in the cgroup.
     pub fn stop(mut self) -> (ExpansionStatus, Vec<Restored>) {
         let mut state = self.state();
-        state.piloted = self.pilot.take().map(PagingController::stop).map(|stats| self.with_tier(stats));
+        state.piloted = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
+        drop(self.zswap.take());
         if let Some(tier) = &mut self.tier {
             state.compressed = Some(tier.stop());
         }
@@ -284,10 +321,12 @@ impl Expansion {
         let restored = self.changed.take().map(AppliedSettings::restore).unwrap_or_default();
         // The directory of its journal; it remains if it is not empty.
         let _ = std::fs::remove_dir(&self.site.state);
-        drop(self.device.take());
-        if let Some((file, bytes)) = self.file.take() {
-            // A file that could not be overwritten is deleted nevertheless.
-            let _ = fill_with_zeros(&file, bytes.0 as usize);
+        for FarDisk { device, file, size } in self.disks.drain(..) {
+            drop(device);
+            if self.is_shredded {
+                // A file that could not be overwritten is deleted nevertheless.
+                let _ = fill_with_zeros(&file, size.0 as usize);
+            }
         }
         restored
     }
@@ -297,6 +336,7 @@ impl Drop for Expansion {
     fn drop(&mut self) {
         let _ = self.pilot.take().map(PagingController::stop);
         self.watch.take().into_iter().for_each(FaultRecorder::stop);
+        drop(self.zswap.take());
         let _ = self.tier.as_mut().map(CompressedTier::stop);
         // Callers that need the result call `stop`; settings that are not restored stay in the journal.
         let _ = self.undo_changes();
@@ -309,7 +349,9 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
             .with_hint(format!("use at least {DRAM_MIN}")));
     }
     let probes = expand_probes::read(&site.root);
-    if let Some(problem) = refusal(&probes, budget.engine == PagingMode::Steered, budget.compressed) {
+    if let Some(problem) =
+        refusal(&probes, budget.engine == PagingMode::Steered, budget.compressed == CompressionMode::Always)
+    {
         let command = problem.command.map_or(String::new(), |command| format!(": {command}"));
         return Err(Unavailable {
             what: problem.found,
@@ -326,6 +368,17 @@ fn check(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<(), Unavailabl
         .with_hint("use --far-path on an encrypted disk, or pass --allow-unencrypted"));
     }
     Ok(())
+}
+
+/// Creates far memory on disk, in two parts if pages may move from disk: while one is emptied, the other is in use.
+fn attach_disks(budget: &ExpansionLimits, compressor: Option<Compressor>) -> Result<Vec<FarDisk>, Unavailable> {
+    let (page, parts) = (crate::page_bytes(), if compressor == Some(Compressor::Zram) { 2 } else { 1 });
+    let size = Bytes(budget.far.0 / parts / page * page);
+    (0..parts).map(|_| FarDisk::attach(&budget.directory, size)).collect()
+}
+
+fn paths(disks: &[FarDisk]) -> Vec<PathBuf> {
+    disks.iter().map(|disk| disk.device.device().into()).collect()
 }
 
 fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
@@ -350,18 +403,45 @@ fn make_group(changed: &mut AppliedSettings, site: &SettingsRoot) -> Result<Memo
     MemoryCgroup::open(version, &dir).map_err(|error| Unavailable::io("cannot read the memory use of a cgroup", &error))
 }
 
-/// Prepares compressed memory of the kernel that counts towards no limit, if the kernel has no other. A limit beyond the
-/// memory of this machine needs none.
+/// Returns the part of the kernel that keeps evicted pages compressed; `None` if none may. [`check`] has refused kernels that
+/// cannot but must.
+fn compressor(budget: &ExpansionLimits, site: &SettingsRoot) -> Option<Compressor> {
+    let machine = rustix::system::sysinfo();
+    // A limit beyond the memory of this machine evicts nothing.
+    let is_limited = budget.dram.0 <= machine.totalram as u64 * u64::from(machine.mem_unit);
+    let may_compress = is_limited && budget.compressed != CompressionMode::Never;
+    may_compress.then(|| expand_probes::compressor(&site.root).ok()).flatten()
+}
+
+/// Creates compressed areas if the kernel has no compressed memory that counts towards the limit.
 fn create_tier(
     budget: &ExpansionLimits,
     compressor: Option<Compressor>,
     changed: &mut AppliedSettings,
-) -> Result<Option<CompressedTier>, Unavailable> {
-    let machine = rustix::system::sysinfo();
-    if compressor != Some(Compressor::Zram) || budget.dram.0 > machine.totalram as u64 * u64::from(machine.mem_unit) {
+) -> Result<Option<Vec<ZramDevice>>, Unavailable> {
+    if compressor != Some(Compressor::Zram) {
         return Ok(None);
     }
-    Ok(Some(CompressedTier::create(SETTING, budget.dram, changed)?))
+    Ok(Some(create_areas(SETTING, budget.dram, changed)?))
+}
+
+fn start_tier(
+    areas: Vec<ZramDevice>,
+    group: &MemoryCgroup,
+    options: TierOptions,
+) -> Result<CompressedTier, Unavailable> {
+    CompressedTier::start(areas, again(group)?, options)
+        .map_err(|error| Unavailable::io("cannot start a thread", &error))
+}
+
+fn start_switch(group: &MemoryCgroup, dram: Bytes, disks: Vec<PathBuf>) -> Result<ZswapSwitch, Unavailable> {
+    ZswapSwitch::start(again(group)?, compressed_max(dram), disks)
+        .map_err(|error| Unavailable::io("cannot start a thread", &error))
+}
+
+/// Returns the part of the limit that compressed pages may use.
+fn compressed_max(dram: Bytes) -> Bytes {
+    Bytes(dram.0 / COMPRESSED_PART)
 }
 
 /// Lets the kernel keep evicted pages compressed in zswap, or forbids it: zswap may be on for the whole machine, and far memory
@@ -373,7 +453,8 @@ fn limit_compressed(
     changed: &mut AppliedSettings,
 ) -> Result<(), Unavailable> {
     let is_compressed = compressor == Some(Compressor::Zswap);
-    let share = if is_compressed { Bytes(budget.dram.0 / COMPRESSED_PART) } else { Bytes(0) };
+    let begins = is_compressed && budget.compressed == CompressionMode::Always;
+    let share = if begins { compressed_max(budget.dram) } else { Bytes(0) };
     match group.limit_compressed(share) {
         Err(error) if error.kind() != ErrorKind::NotFound || is_compressed => {
             return Err(Unavailable::io("cannot limit the compressed memory of a cgroup (memory.zswap.max)", &error)

@@ -36,7 +36,7 @@ use machine::undo::ChangeError;
 use model::hint::Hinted;
 
 pub use controller::ControllerStats;
-pub use expansion::{DRAM_MIN, Expansion, ExpansionLimits, ExpansionStatus, PagingMode};
+pub use expansion::{CompressionMode, DRAM_MIN, Expansion, ExpansionLimits, ExpansionStatus, PagingMode};
 
 /// Page size in bytes.
 pub fn page_bytes() -> u64 {

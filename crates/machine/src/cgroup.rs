@@ -93,6 +93,8 @@ pub struct CompressedUse {
     pub dram: Bytes,
     /// Their size before compression.
     pub held: Bytes,
+    /// Their size after compression, without the space between them; `None` if the kernel does not report it.
+    pub packed: Option<Bytes>,
     pub traffic: CompressedTraffic,
 }
 
@@ -159,6 +161,19 @@ impl MemoryCgroup {
         std::fs::write(self.dir.join(name), dram.0.to_string())
     }
 
+    /// Evicts this much of its memory, so that its processes find free DRAM and do not have to evict pages themselves. `limit`
+    /// is its present limit, and remains.
+    ///
+    /// # Errors
+    /// If not enough memory could be freed, or if the kernel cannot do so (cgroup version 2 before Linux 5.19).
+    pub fn evict(&self, bytes: Bytes, limit: Bytes) -> io::Result<()> {
+        if self.version == Version::V2 {
+            return std::fs::write(self.dir.join("memory.reclaim"), bytes.0.to_string());
+        }
+        self.lower_limit(Bytes(limit.0.saturating_sub(bytes.0)))?;
+        self.lower_limit(limit)
+    }
+
     /// Returns the DRAM in use, of all kinds together.
     pub fn usage(&self) -> io::Result<Bytes> {
         let text = read_again(&self.usage)?;
@@ -219,6 +234,7 @@ impl MemoryCgroup {
         Some(CompressedUse {
             dram: Bytes(value("zswap")?),
             held: Bytes(value("zswapped").unwrap_or(0)),
+            packed: None,
             traffic: CompressedTraffic {
                 stored: pages("zswpout"),
                 loaded: pages("zswpin"),
@@ -419,7 +435,8 @@ mod tests {
             written_back: Bytes(2 * page),
             dram_max: None,
         };
-        assert_eq!(group.compressed(), Some(CompressedUse { dram: Bytes(4096), held: Bytes(16384), traffic }));
+        let expected = CompressedUse { dram: Bytes(4096), held: Bytes(16384), packed: None, traffic };
+        assert_eq!(group.compressed(), Some(expected));
         group.limit_compressed(Bytes(65536)).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("memory.zswap.max")).unwrap(), "65536");
     }

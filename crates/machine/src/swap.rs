@@ -221,16 +221,6 @@ pub(crate) fn compressed_priority(order: usize) -> libc::c_int {
     PRIORITY_MAX - (order as libc::c_int).min(COMPRESSED_MAX - 1)
 }
 
-/// Returns the swapped memory on a device; `None` if it is not in use as swap.
-pub fn used(root: &Path, device: &Path) -> Option<Bytes> {
-    areas(root).ok()?.into_iter().find(|area| area.path == device).map(|area| area.used)
-}
-
-/// Returns the bytes that were read from a device so far.
-pub fn bytes_read(root: &Path, device: &Path) -> Bytes {
-    sectors(root, device).0
-}
-
 /// Reads from a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReads {

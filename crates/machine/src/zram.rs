@@ -97,15 +97,15 @@ impl ZramDevice {
     }
 }
 
-/// Documentation/admin-guide/blockdev/zram.rst: fields 1 and 3 of `mm_stat` are the sizes of the data before compression and
-/// of the memory in use, in bytes.
+/// Documentation/admin-guide/blockdev/zram.rst: the first fields of `mm_stat` are the sizes of the data before and after
+/// compression, and of the memory in use, in bytes.
 fn usage(root: &Path, name: &str) -> io::Result<CompressedUse> {
     let text = sysfs::read_text(root, &format!("sys/block/{name}/mm_stat"))?;
     let fields: Vec<u64> = text.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let [held, _, dram, ..] = fields[..] else { return Err(ErrorKind::InvalidData.into()) };
+    let [held, packed, dram, ..] = fields[..] else { return Err(ErrorKind::InvalidData.into()) };
     let (loaded, stored) = swap::sectors(root, Path::new(name));
     let traffic = CompressedTraffic { stored, loaded, ..CompressedTraffic::default() };
-    Ok(CompressedUse { dram: Bytes(dram), held: Bytes(held), traffic })
+    Ok(CompressedUse { dram: Bytes(dram), held: Bytes(held), packed: Some(Bytes(packed)), traffic })
 }
 
 /// Returns whether a device exists, and has this size.
@@ -162,7 +162,8 @@ mod tests {
         ]);
         let traffic =
             CompressedTraffic { stored: Bytes(56 * 512), loaded: Bytes(40 * 512), ..CompressedTraffic::default() };
-        let expected = CompressedUse { dram: Bytes(4096), held: Bytes(8192), traffic };
+        let packed = Some(Bytes(3000));
+        let expected = CompressedUse { dram: Bytes(4096), held: Bytes(8192), packed, traffic };
         assert_eq!(usage(dir.path(), "zram1").unwrap(), expected);
         assert_eq!(usage(dir.path(), "zram2").unwrap_err().kind(), ErrorKind::InvalidData);
         assert!(exists(dir.path(), "zram1", Bytes(65536)) && !exists(dir.path(), "zram1", Bytes(4096)));

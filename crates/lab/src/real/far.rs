@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use farmem::{Expansion, ExpansionLimits, PagingMode, Unavailable};
+use farmem::{CompressionMode, Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
 use machine::undo::SettingsRoot;
 use model::values::compressibility::Compressibility;
 use model::values::placement::DramBudget;
@@ -41,7 +41,7 @@ pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, A
     let budget = ExpansionLimits {
         engine,
         directory: far.directory.clone(),
-        compressed: budget.compressed,
+        compressed: compression(budget.compressed),
         ..ExpansionLimits::of(budget.dram)
     };
     let expansion = Expansion::start(&budget, &far.site.own()).map_err(|error| status(&error))?;
@@ -91,10 +91,16 @@ pub(super) fn end(expansion: Expansion, pool_peak: Bytes) -> Result<DramBudgetUs
         written: state.far_written,
         killed: state.killed,
         prefetched: state.piloted.map(|piloted| Bytes(piloted.counts.fetched * farmem::page_bytes())),
-        controller_cpu: state.piloted.map(|piloted| Nanos((piloted.cpu * 1e9) as u64)),
+        controller_cpu: controller_cpu(&state),
         compressed: state.compressed.map(|used| CompressedTraffic { dram_max: Some(pool_peak), ..used.traffic }),
         other_swap,
     })
+}
+
+/// Returns the CPU time of the paging controller and of the thread that evicts to zram; `None` without a controller.
+fn controller_cpu(state: &ExpansionStatus) -> Option<Nanos> {
+    let steering = Duration::from_secs_f64(state.piloted?.cpu);
+    Some(Nanos((steering + state.compressing_cpu.unwrap_or_default()).as_nanos() as u64))
 }
 
 /// Memory of a program without a limit.
@@ -104,6 +110,10 @@ pub struct RequiredMemory {
     pub peak: Bytes,
     /// At half of the peak or more; `None` if the program ended before it could be sampled there.
     pub compressibility: Option<Compressibility>,
+}
+
+fn compression(is_compressed: bool) -> CompressionMode {
+    if is_compressed { CompressionMode::Always } else { CompressionMode::Never }
 }
 
 /// Measures the memory of the server of a trial or, without one, of its command, without a limit. The trial is one of a
@@ -119,7 +129,7 @@ pub fn required(
         engine: PagingMode::Plain,
         directory: far.directory.clone(),
         far: PROBE_FAR,
-        compressed,
+        compressed: compression(compressed),
         ..ExpansionLimits::of(ALL)
     };
     let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|error| status(&error))?;

@@ -20,9 +20,10 @@ pub struct ExpandArgs {
     /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
-    /// Keep evicted pages compressed in DRAM (zswap or zram), in at most half of the limit, before they go to disk
-    #[arg(long)]
-    pub compressed: bool,
+    /// Whether evicted pages stay compressed in DRAM (zswap or zram), in at most half of the limit, before they go to disk
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always",
+          default_value = "never")]
+    pub compressed: CompressedName,
     #[command(flatten)]
     pub far: FarArgs,
     #[command(flatten, next_help_heading = "Server")]
@@ -68,4 +69,15 @@ pub enum EngineName {
     /// The swap of the Linux kernel with its present settings
     #[value(alias = "plain")]
     Kernel,
+}
+
+/// When evicted pages are kept compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompressedName {
+    /// All evicted pages go to disk
+    Never,
+    /// Once the program waits for single pages from disk, and for as long as that makes it faster
+    Auto,
+    /// From the start
+    Always,
 }

@@ -32,7 +32,7 @@ use model::analysis::compare::FailRule;
 
 pub use bfs::BfsArgs;
 pub use examples::{CommandExamples, examples_of, words_of_page};
-pub use expand::{EngineName, ExpandArgs, FarArgs};
+pub use expand::{CompressedName, EngineName, ExpandArgs, FarArgs};
 pub use fleet::{
     FleetArgs, FleetCollectArgs, FleetCommand, FleetCompareArgs, FleetQueryArgs, FleetRunArgs, ManifestArgs, NodeArgs,
     SlurmArgs, SurveyFormat,

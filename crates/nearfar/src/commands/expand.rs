@@ -14,7 +14,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use farmem::trace::Trace;
-use farmem::{Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
+use farmem::{CompressionMode, Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::child::ServerCommand;
 use machine::foreground::{self, ForegroundProcess};
@@ -26,7 +26,7 @@ use crate::app::forwarded_signals::{self, is_forwarded};
 use crate::app::run_guard::site;
 use crate::app::size::measured_need;
 use crate::app::target_machine::far_site;
-use crate::cli::{EngineName, ExpandArgs, FarArgs, GlobalArgs};
+use crate::cli::{CompressedName, EngineName, ExpandArgs, FarArgs, GlobalArgs};
 use crate::error::{CliError, CliStatus, CommandResult};
 use crate::output;
 use crate::requests::{results_file, server_and_load};
@@ -176,7 +176,12 @@ fn limits(args: &ExpandArgs, common: &GlobalArgs) -> Result<ExpansionLimits, Cli
         EngineName::Steered => PagingMode::Steered,
         EngineName::Kernel => PagingMode::Plain,
     };
-    with_far(&ExpansionLimits { engine, compressed: args.compressed, ..ExpansionLimits::of(dram) }, &args.far)
+    let compressed = match args.compressed {
+        CompressedName::Never => CompressionMode::Never,
+        CompressedName::Auto => CompressionMode::Auto,
+        CompressedName::Always => CompressionMode::Always,
+    };
+    with_far(&ExpansionLimits { engine, compressed, ..ExpansionLimits::of(dram) }, &args.far)
 }
 
 /// Parses `--dram`: a size, or a percentage of the peak memory.
@@ -426,6 +431,10 @@ impl Summary {
         if self.peaks.compressed.0 > 0 {
             let Peaks { compressed, compressed_dram, .. } = self.peaks;
             text = format!("{text}; at most {compressed} compressed in {compressed_dram} of the DRAM");
+            if let Some(cpu) = self.state.compressing_cpu {
+                let share = 100.0 * cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9);
+                text = format!("{text}, with {share:.0} % of a CPU");
+            }
         }
         if let Some(piloted) = piloted {
             let counts = piloted.counts;
@@ -453,7 +462,7 @@ impl Summary {
     }
 
     fn json(&self) -> serde_json::Value {
-        let ExpansionStatus { held, far_read, far_written, killed, piloted, compressed } = &self.state;
+        let ExpansionStatus { held, far_read, far_written, killed, piloted, compressing_cpu, compressed } = &self.state;
         let compressed = compressed.map(|compressed| {
             serde_json::json!({
                 "bytes_max": self.peaks.compressed,
@@ -461,6 +470,7 @@ impl Summary {
                 "stored_bytes": compressed.traffic.stored,
                 "loaded_bytes": compressed.traffic.loaded,
                 "written_back_bytes": compressed.traffic.written_back,
+                "cpu_seconds": compressing_cpu.map(|cpu| cpu.as_secs_f64()),
             })
         });
         let piloted = piloted.map(|piloted| {

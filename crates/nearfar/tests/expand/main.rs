@@ -328,25 +328,47 @@ fn compressing_setup(test: &str) -> Option<Setup> {
     None
 }
 
-/// Runs a Python program with a DRAM limit of 24 MiB and compression; returns its output and the summary.
-fn run_compressed(setup: &Setup, engine: &str, program: &str) -> (String, serde_json::Value) {
+/// Runs a Python program with a DRAM limit of 24 MiB and this option for compression; returns its output and the summary.
+fn run_compressed(setup: &Setup, when: &str, engine: &str, program: &str) -> (String, serde_json::Value) {
     let path = setup.0.path().join("summary.json");
-    let flags =
-        ["--dram", "24MiB", "--compressed", "--engine", engine, "--summary", path.to_str().expect("plain text")];
+    let flags = ["--dram", "24MiB", when, "--engine", engine, "--summary", path.to_str().expect("plain text")];
     let output = setup.run(&flags, &["python3", "-c", program]);
     assert!(output.status.success(), "{engine}: {}", text(&output.stderr));
     (text(&output.stdout), programs::read_summary(&path))
+}
+
+/// A Python program that fills 48 MiB: a quarter of each page is random, the rest depends on its number.
+const FILL: &str = "import random,time\nr=random.Random(1)\nb=bytearray()\n\
+                    for i in range(12288): b+=r.randbytes(1024)+bytes([i%251])*3072\np=list(range(12288))\n";
+
+#[test]
+fn automatic_compression_begins_with_waits_for_the_disk() {
+    let Some(setup) = compressing_setup("automatic_compression_begins_with_waits_for_the_disk") else { return };
+    let program = format!(
+        "{FILL}until=time.monotonic()+5\nwhile time.monotonic()<until:\n r.shuffle(p)\n \
+         assert all(b[4096*i+2000]==i%251 for i in p)\nprint(len(b))"
+    );
+    let devices = zram_devices();
+    for (program, is_waiting) in [(FILL, false), (program.as_str(), true)] {
+        for engine in ["steered", "plain"] {
+            let (_, summary) = run_compressed(&setup, "--compressed=auto", engine, program);
+            let stored = summary["compressed"]["stored_bytes"].as_u64().unwrap_or(0);
+            assert!(if is_waiting { stored > 8 << 20 } else { stored == 0 }, "{engine}: {stored}: {summary:#}");
+            assert_eq!(zram_devices(), devices, "{engine}");
+        }
+    }
+    assert_eq!(setup.remains(), "");
 }
 
 #[test]
 fn evicted_pages_stay_compressed_within_the_limit() {
     let Some(setup) = compressing_setup("evicted_pages_stay_compressed_within_the_limit") else { return };
     let devices = zram_devices();
-    // Pages of which a quarter is random, read twice in random order.
-    let program = "import random\nr=random.Random(1)\nb=bytearray()\nfor i in range(12288): b+=r.randbytes(1024)+bytes([i%251])*3072\n\
-                   p=list(range(12288))\nfor _ in range(2):\n r.shuffle(p)\n assert all(b[4096*i+2000]==i%251 for i in p)\nprint(len(b))";
+    let program = format!(
+        "{FILL}for _ in range(2):\n r.shuffle(p)\n assert all(b[4096*i+2000]==i%251 for i in p)\nprint(len(b))"
+    );
     for engine in ["steered", "plain"] {
-        let (output, summary) = run_compressed(&setup, engine, program);
+        let (output, summary) = run_compressed(&setup, "--compressed", engine, &program);
         assert_eq!(output, format!("{}\n", 48 << 20), "{engine}");
         let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
         assert!(bytes("bytes_max") > 8 << 20 && bytes("loaded_bytes") > 8 << 20, "{engine}: {summary:#}");
@@ -361,7 +383,7 @@ fn data_that_cannot_be_compressed_go_to_disk() {
     let Some(setup) = compressing_setup("data_that_cannot_be_compressed_go_to_disk") else { return };
     let program =
         "import os\nb=[os.urandom(4096) for _ in range(16384)]\nc=sum(x[9] for x in b)\nassert c==sum(x[9] for x in b)";
-    let (_, summary) = run_compressed(&setup, "steered", program);
+    let (_, summary) = run_compressed(&setup, "--compressed", "steered", program);
     assert!(summary["far_written_bytes"].as_u64() > Some(16 << 20), "{summary:#}");
     assert!(summary["compressed"]["dram_bytes_max"].as_u64() < Some(14 << 20), "{summary:#}");
     assert_eq!(setup.remains(), "");
@@ -479,6 +501,25 @@ fn trials_with_a_dram_budget_are_verified() {
         assert_eq!(far["dram"], 48 << 20, "{trial}");
         assert!(far["written"].as_u64() > Some(16 << 20), "{trial}");
         assert_eq!(far["controller_cpu"].is_null(), !steered, "{trial}");
+        assert_ne!(trial["verdict"], "invalid", "{trial}");
+    }
+    assert_eq!(setup.remains(), "");
+}
+
+#[test]
+fn trials_with_compressed_pages_are_verified() {
+    let Some(setup) = compressing_setup("trials_with_compressed_pages_are_verified") else { return };
+    let placements = ["one-core+expand:48MiB+compressed", "one-core+swap:48MiB+compressed"];
+    let measured = setup
+        .nearfar(&["measure", "sweep", "--set", "size=96MiB", "-r", "1", "-w", "0", "--wait"])
+        .args(["--placement", placements[0], "--placement", placements[1]])
+        .output()
+        .expect("the program starts");
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    let store = trials(&setup);
+    for placement in placements {
+        let trial = store.iter().find(|trial| trial["placement"] == placement).expect("the trial exists");
+        assert!(trial["evidence"]["budget"]["compressed"]["stored"].as_u64() > Some(16 << 20), "{trial}");
         assert_ne!(trial["verdict"], "invalid", "{trial}");
     }
     assert_eq!(setup.remains(), "");

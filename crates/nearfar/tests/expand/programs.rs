@@ -41,7 +41,9 @@ fn programs_lose_no_data() {
             continue;
         }
         let plain = Command::new(program[0]).args(&program[1..]).output().expect("the program starts");
-        for (engine, compressed) in [("steered", None), ("plain", None), ("steered", Some("--compressed"))] {
+        let runs = [("steered", None), ("plain", None)];
+        let compressed = ["--compressed", "--compressed=auto"].map(|option| ("steered", Some(option)));
+        for (engine, compressed) in runs.into_iter().chain(compressed) {
             let summary = setup.0.path().join("summary.json");
             // Not a power of two, so that fractions of it are not multiples of the page size.
             let flags = ["--dram", "25001KiB", "--engine", engine, "--summary", summary.to_str().expect("plain text")];
