@@ -233,7 +233,8 @@ impl TierLoop {
 
     fn move_if_useful(&mut self, used: &CompressedUse) {
         let is_due = self.moved.is_none_or(|then| then.elapsed() >= MOVE_INTERVAL);
-        if self.areas > 0 && is_due && self.plan.wants_from_disk(self.only_on_disk(used), used, self.moved.is_none()) {
+        let is_first = self.moved.is_none() && !self.options.from_start;
+        if self.areas > 0 && is_due && self.plan.wants_from_disk(self.only_on_disk(used), used, is_first) {
             self.move_from_disk();
         }
     }

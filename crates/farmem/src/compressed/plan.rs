@@ -85,8 +85,8 @@ impl TierPlan {
         self.is_known(compressed) && (compressed.held.0 as f64) < RATIO_MIN * packed
     }
 
-    /// Returns whether this much data on disk should be moved into areas. The first time, as much as has space; later only if
-    /// all of it has, because otherwise the same pages would move from disk to disk each time.
+    /// Returns whether this much data on disk should be moved into areas. When compression begins after the disk was used, as
+    /// much as has space; later only if all of it has, because otherwise the same pages would move from disk to disk each time.
     pub(super) fn wants_from_disk(&self, on_disk: Bytes, compressed: &CompressedUse, is_first: bool) -> bool {
         let dram_left = (self.dram - self.dram / FLOOR_PART).saturating_sub(compressed.dram.0) as f64;
         let space = self.ratio(compressed).map_or(0.0, |ratio| RATIO_TRUST * ratio * dram_left);
