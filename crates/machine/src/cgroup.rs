@@ -102,7 +102,7 @@ pub struct CompressedUse {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refaults {
     pub all: u64,
-    /// Those that were evicted so recently that they would still be in DRAM if the limit were about half as large again.
+    /// Those that would still be in DRAM if the limit were about 50 % higher.
     pub recent: u64,
 }
 

@@ -38,8 +38,9 @@ pub(super) struct PagingCounters {
     /// Pages read from disk and from compressed areas.
     pub from_disk: u64,
     pub from_areas: u64,
-    /// Number of reads from disk, and the sum of their durations.
+    /// Number of reads from disk.
     pub reads: u64,
+    /// Sum of the durations of these reads.
     pub disk_time: Duration,
 }
 
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The same for a second of random access to compressed pages.
+    /// A second of random access to compressed pages.
     fn compressed() -> PagingCounters {
         PagingCounters {
             refaults: Refaults { all: 60_000, recent: 9000 },

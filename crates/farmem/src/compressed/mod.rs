@@ -341,7 +341,7 @@ impl TierLoop {
         self.empty_areas();
     }
 
-    /// From compressed memory, a page fault would read whole folios.
+    /// Turns large folios on or off. With large folios, one page fault would decompress a whole folio.
     fn use_large_folios(&self, are_used: bool) {
         let Some(otherwise) = &self.options.folios else { return };
         // The undo journal restores the value. Without permission, faults read more than they need.

@@ -22,7 +22,7 @@ const RATIO_TRUST: f64 = 0.9;
 /// Divides an area into the growth that counts.
 const GROWTH_PART: u64 = 16;
 
-/// Rules for the limit and the areas, which depend only on the use of the areas. Sizes are in bytes.
+/// Computes the limit, and decides when areas are added, from the present use of the areas. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct TierPlan {
     pub dram: u64,
