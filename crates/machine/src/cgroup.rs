@@ -301,6 +301,9 @@ impl MemoryCgroup {
 /// Values of `memory.oom_control`: whether processes that find no memory are suspended, or one is killed.
 const SUSPEND: &[u8] = b"1";
 const KILL: &[u8] = b"0";
+/// Values of `memory.memsw.limit_in_bytes`, the limit for DRAM and swap together. Both are beyond any machine.
+const MOST_SWAP: &[u8] = b"4611686018427387904";
+const ANY_SWAP: &CStr = c"-1";
 
 /// Guards a cgroup against the OOM killer while this process evicts its pages. In version 1, a process that finds no
 /// free memory is suspended: the kernel would kill it if all pages were used recently, however much swap is free. If
@@ -309,6 +312,8 @@ const KILL: &[u8] = b"0";
 pub struct OomGuard {
     /// Contains `1` while processes without free memory are suspended.
     control: Option<File>,
+    /// Limit for DRAM and swap together. Each increase makes suspended processes look for free memory.
+    with_swap: Option<File>,
     /// Receives one byte on a normal end; if it is closed without one, this process was killed.
     alive: PipeWriter,
     watchdog: u32,
@@ -321,11 +326,15 @@ impl OomGuard {
             Version::V1 => (open("memory.limit_in_bytes")?, c"-1", Some(open("memory.oom_control")?)),
             Version::V2 => (open("memory.max")?, c"max", None),
         };
+        // Missing if the kernel does not account for swap.
+        let with_swap = control.as_ref().and_then(|_| open("memory.memsw.limit_in_bytes").ok());
         let (ended, alive) = std::io::pipe()?;
-        let mut on_kill: Vec<(&File, &CStr)> = vec![(&limit, unlimited)];
+        // The limit for both first, because it must not be the lower one.
+        let mut on_kill: Vec<(&File, &CStr)> = with_swap.iter().map(|both| (both, ANY_SWAP)).collect();
+        on_kill.push((&limit, unlimited));
         on_kill.extend(control.iter().map(|control| (control, c"0")));
         let watchdog = syscall::keep_open(&ended, -1, &on_kill)?;
-        let mut guard = Self { control, alive, watchdog };
+        let mut guard = Self { control, with_swap, alive, watchdog };
         if let Some(control) = &mut guard.control {
             control.write_all(SUSPEND)?;
         }
@@ -333,11 +342,17 @@ impl OomGuard {
     }
 
     /// Lets suspended processes look for free memory again. Some kernels (Linux 6.18) do not when memory becomes free.
+    /// Those that find none are suspended again.
     ///
     /// # Errors
     /// If the cgroup no longer exists.
     pub fn wake(&mut self) -> io::Result<()> {
+        if let Some(both) = &mut self.with_swap {
+            both.write_all(MOST_SWAP)?;
+            return both.write_all(ANY_SWAP.to_bytes());
+        }
         let Some(control) = &mut self.control else { return Ok(()) };
+        // In between, the kernel may kill a process that finds none.
         control.write_all(KILL)?;
         control.write_all(SUSPEND)
     }
@@ -378,6 +393,9 @@ fn read_again(file: &File) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
     use super::*;
     use crate::sysfs::test_tree::tree;
 
@@ -414,6 +432,41 @@ mod tests {
             assert_eq!(group.compressed(), None, "{name}");
             assert_eq!(group.limit_compressed(Bytes(1)).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
         }
+    }
+
+    #[test]
+    fn suspended_processes_are_woken_but_not_killed() {
+        let skip = |reason: &str| println!("skipped: suspended_processes_are_woken_but_not_killed: {reason}");
+        let Ok((Version::V1, mount)) = site(Path::new("/")) else { return skip("no cgroup version 1") };
+        let dir = mount.join(format!("nearfar-test-{}", std::process::id()));
+        if let Err(error) = std::fs::create_dir(&dir) {
+            return skip(&error.to_string());
+        }
+        if !dir.join("memory.memsw.limit_in_bytes").exists() {
+            std::fs::remove_dir(&dir).unwrap();
+            return skip("the kernel does not account for swap");
+        }
+        let group = MemoryCgroup::open(Version::V1, &dir).unwrap();
+        group.limit(Bytes(16 << 20)).unwrap();
+        std::fs::write(dir.join("memory.swappiness"), "0").unwrap();
+        let mut guard = group.guard_oom().unwrap();
+        let enter =
+            format!("echo $$ >{}; head -c 32m /dev/zero | tail -c 32m | wc -c", dir.join("cgroup.procs").display());
+        let program = Command::new("sh").args(["-c", &enter]).stdout(Stdio::piped()).spawn().unwrap();
+        let wait_until_suspended = || {
+            while !group.is_waiting() && group.killed() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for _ in 0..300 {
+            wait_until_suspended();
+            guard.wake().unwrap();
+        }
+        group.limit(Bytes(256 << 20)).unwrap();
+        let output = program.wait_with_output().unwrap();
+        assert_eq!((group.killed(), String::from_utf8(output.stdout).unwrap().trim()), (0, "33554432"));
+        drop(guard);
+        std::fs::remove_dir(&dir).unwrap();
     }
 
     #[test]
