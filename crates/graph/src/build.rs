@@ -11,7 +11,7 @@ use model::values::units::Bytes;
 
 use crate::arrays::{Array, ArrayPlacement};
 use crate::coded::{self, PADDING};
-use crate::degrees::DegreeRuns;
+use crate::degrees::{DegreeRuns, NeighbourLevels, TieOrder};
 use crate::edges::Tuples;
 use crate::error::{Error, TeamStopped};
 use crate::head::{HeadColumns, ROWS_ALIGNED};
@@ -55,10 +55,23 @@ pub fn check_fits(spec: &Spec) -> Result<(), Error> {
 
 /// Constructs the graph with `columns` head columns.
 pub fn build<C: Team>(team: &C, tuples: &Tuples, columns: u32, placement: &ArrayPlacement) -> Result<Layout, C::Error> {
+    build_in_order(team, tuples, columns, TieOrder::Label, placement)
+}
+
+/// [`build`] with this order of vertices with equal degree.
+pub(crate) fn build_in_order<C: Team>(
+    team: &C,
+    tuples: &Tuples,
+    columns: u32,
+    ties: TieOrder,
+    placement: &ArrayPlacement,
+) -> Result<Layout, C::Error> {
     check_columns(columns)?;
     let mut buckets = Buckets::deal(team, tuples, &placement.for_temporaries())?;
     let lists = buckets.gather(team, &placement.for_temporaries())?;
-    let mut ranking = Ranking::new(&lists, placement).map_err(Error::Memory)?;
+    let levels = (ties == TieOrder::Neighbour).then(|| buckets.levels(team, &lists)).transpose()?;
+    let mut ranking = Ranking::new(&lists, levels.as_ref(), placement).map_err(Error::Memory)?;
+    drop(levels);
     if ranking.ranks == 0 {
         return Err(Error::NoEdges.into());
     }
@@ -178,6 +191,20 @@ impl Buckets {
         Ok(ListIndex { degree, start })
     }
 
+    /// Returns the size of the largest neighbour of each vertex.
+    fn levels<C: Team>(&self, team: &C, lists: &ListIndex) -> Result<NeighbourLevels, C::Error> {
+        let levels = NeighbourLevels::new(&lists.degree);
+        team.run(&|worker| {
+            let own = worker.share(self.vertices);
+            for label in own.start as u32..own.end as u32 {
+                let neighbours = self.list(lists, label).iter();
+                neighbours.for_each(|neighbour| levels.add(label, lists.degree[*neighbour as usize]));
+            }
+            Ok(())
+        })?;
+        Ok(levels)
+    }
+
     fn list(&self, lists: &ListIndex, label: u32) -> &[u32] {
         let start = lists.start[label as usize] as usize;
         &self.entries[start..start + lists.degree[label as usize] as usize]
@@ -260,11 +287,16 @@ pub(crate) struct Ranking {
 }
 
 impl Ranking {
-    fn new(lists: &ListIndex, placement: &ArrayPlacement) -> Result<Self, machine::memory::MemoryError> {
+    fn new(
+        lists: &ListIndex,
+        levels: Option<&NeighbourLevels>,
+        placement: &ArrayPlacement,
+    ) -> Result<Self, machine::memory::MemoryError> {
         let degrees = &lists.degree;
-        let (steps, mut next) = DegreeRuns::of(degrees);
+        let (steps, mut next) = DegreeRuns::of(degrees, levels);
         let mut rank: Array<u32> = placement.array(degrees.len())?;
-        rank.iter_mut().zip(&degrees[..]).for_each(|(rank, degree)| *rank = next.rank(*degree));
+        let ranks = rank.iter_mut().zip(&degrees[..]).enumerate();
+        ranks.for_each(|(vertex, (rank, degree))| *rank = next.rank(vertex, *degree));
         let chunks = chunks(&steps.0);
         Ok(Self { chunks, ..Self::of(rank, steps, placement)? })
     }

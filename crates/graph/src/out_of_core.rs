@@ -20,6 +20,7 @@ mod split;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,7 +28,7 @@ use machine::memory::HugePages;
 use model::values::units::Bytes;
 
 use crate::arrays::{Array, ArrayPlacement};
-use crate::degrees::DegreeRuns;
+use crate::degrees::{DegreeRuns, NeighbourLevels, TieOrder};
 use crate::edges::{BATCH, Edges, SCALE_MAX_IN_CORE};
 use crate::error::Error;
 use crate::file::Header;
@@ -86,7 +87,7 @@ pub fn build_out_of_core<C: Team>(
     let mut work = Work::new(team, with, &generator, note, placement);
     work.is_resumable = true;
     let vertices = if spec.vertices() >= 1 << 22 { placement.clone() } else { work.buffers.clone() };
-    let (ranks, steps) = work.ranks(&vertices)?;
+    let (ranks, steps) = work.ranks(TieOrder::Label, &vertices)?;
     let sizes = lists::Sizes::new(&steps, columns);
     work.lists(&ranks, &steps, &sizes)?;
     work.finish(&ranks, &steps, &sizes)
@@ -162,16 +163,60 @@ impl<'w, C: Team> Work<'w, C> {
     }
 
     /// Returns the rank of each vertex, and the degree distribution.
-    fn ranks(&mut self, placement: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
+    fn ranks(&mut self, ties: TieOrder, placement: &ArrayPlacement) -> Result<(Array<u32>, DegreeRuns), C::Error> {
         let mut degrees: Array<u32> = placement.array(self.spec.vertices() as usize).map_err(Error::Memory)?;
         self.load(&mut degrees)?;
         self.pairs(&mut degrees)?;
-        let (steps, mut next) = DegreeRuns::of(&degrees);
+        let levels = (ties == TieOrder::Neighbour).then(|| self.levels(&degrees)).transpose()?;
+        let (steps, mut next) = DegreeRuns::of(&degrees, levels.as_ref());
         if steps.0.is_empty() {
             return Err(Error::NoEdges.into());
         }
-        degrees.iter_mut().for_each(|degree| *degree = next.rank(*degree));
+        degrees.iter_mut().enumerate().for_each(|(vertex, degree)| *degree = next.rank(vertex, *degree));
         Ok((degrees, steps))
+    }
+
+    /// Returns the size of the largest neighbour of each vertex. Takes a byte per vertex, and only while there are no buckets
+    /// in memory.
+    fn levels(&self, degrees: &[u32]) -> Result<NeighbourLevels, C::Error> {
+        let levels = NeighbourLevels::new(degrees);
+        let add = |(): &mut (), a: u32, b: u32| {
+            levels.add(a, degrees[b as usize]);
+            levels.add(b, degrees[a as usize]);
+            Ok(())
+        };
+        self.each_edge(0..self.spec.edges(), Effort::Levels, || Ok(()), add, Ok)?;
+        Ok(levels)
+    }
+
+    /// Passes these edges, except self-loops, to `each`, on all threads, each with its own state.
+    fn each_edge<S>(
+        &self,
+        range: Range<u64>,
+        work: Effort,
+        start: impl Fn() -> Result<S, Error> + Sync,
+        each: impl Fn(&mut S, u32, u32) -> Result<(), Error> + Sync,
+        finish: impl Fn(S) -> Result<(), Error> + Sync,
+    ) -> Result<(), C::Error> {
+        let (pieces, failures) = (split::pieces(&range, BATCH), Failures::default());
+        let (edges, meter) = (self.edges, &self.meter);
+        self.team.run(&|_| {
+            failures.keep((|| {
+                let mut state = start()?;
+                let mut batch = vec![[0; 2]; BATCH];
+                while let Some(piece) = pieces.take().filter(|_| failures.none()) {
+                    let part = &mut batch[..piece.len()];
+                    edges.fill(range.start + piece.start as u64, part).map_err(Error::Edges)?;
+                    for [a, b] in part.iter().filter(|[a, b]| a != b) {
+                        each(&mut state, *a as u32, *b as u32)?;
+                    }
+                    meter.add(work, piece.len() as u64);
+                }
+                finish(state)
+            })());
+            Ok(())
+        })?;
+        Ok(failures.first()?)
     }
 
     /// Writes the checkpoint.
@@ -215,25 +260,8 @@ impl<'w, C: Team> Work<'w, C> {
         let stride = (self.note.split.bytes_per_checkpoint(self.team.threads()) / bytes).max(BATCH as u64);
         while self.note.done < total {
             let range = self.note.done..total.min(self.note.done + stride);
-            let (pieces, failures) = (split::pieces(&range, BATCH), Failures::default());
-            let (edges, buffers, meter) = (self.edges, &self.buffers, &self.meter);
-            self.team.run(&|_| {
-                failures.keep((|| {
-                    let mut dealer = BlockWriter::new(&blocks, buffers)?;
-                    let mut batch = vec![[0; 2]; BATCH];
-                    while let Some(piece) = pieces.take().filter(|_| failures.none()) {
-                        let part = &mut batch[..piece.len()];
-                        edges.fill(range.start + piece.start as u64, part).map_err(Error::Edges)?;
-                        for [a, b] in part.iter().filter(|[a, b]| a != b) {
-                            each(&mut dealer, *a as u32, *b as u32)?;
-                        }
-                        meter.add(work, piece.len() as u64);
-                    }
-                    dealer.finish()
-                })());
-                Ok(())
-            })?;
-            failures.first()?;
+            let start = || BlockWriter::new(&blocks, &self.buffers);
+            self.each_edge(range.clone(), work, start, &each, BlockWriter::finish)?;
             self.storage.sync(form.part).map_err(Error::Storage)?;
             (self.note.done, self.note.blocks) = (range.end, blocks.count());
             self.save_note()?;
@@ -276,21 +304,34 @@ impl Failures {
     }
 }
 
-/// Relative cost of a step per edge, measured on one machine.
+/// Kind of work of a step.
 #[derive(Clone, Copy)]
 enum Effort {
-    Deal = 3,
-    Count = 2,
-    DealRanked = 6,
-    Lists = 5,
-    Finish = 1,
+    Deal,
+    Count,
+    Levels,
+    DealRanked,
+    Lists,
+    Finish,
 }
 
 impl Effort {
+    /// Relative cost per edge, measured on one machine.
+    fn per_edge(self) -> u64 {
+        match self {
+            Self::Deal => 3,
+            Self::Count | Self::Levels => 2,
+            Self::DealRanked => 6,
+            Self::Lists => 5,
+            Self::Finish => 1,
+        }
+    }
+
     fn words(self) -> &'static str {
         match self {
             Self::Deal => "edges to buckets",
             Self::Count => "counting neighbours",
+            Self::Levels => "comparing neighbours",
             Self::DealRanked => "edges to buckets by rank",
             Self::Lists => "writing lists",
             Self::Finish => "checksums",
@@ -308,11 +349,11 @@ struct Meter<'m> {
 impl Meter<'_> {
     fn all(spec: &Spec) -> u64 {
         let efforts = [Effort::Deal, Effort::Count, Effort::DealRanked, Effort::Lists, Effort::Finish];
-        spec.edges().saturating_mul(efforts.map(|effort| effort as u64).iter().sum())
+        spec.edges().saturating_mul(efforts.map(Effort::per_edge).iter().sum())
     }
 
     fn add(&self, effort: Effort, edges: u64) {
-        let more = edges * effort as u64;
+        let more = edges * effort.per_edge();
         let done = self.done.fetch_add(more, Relaxed) + more;
         (self.watch)(Progress { step: effort.words(), done: done.min(self.of), of: self.of });
     }

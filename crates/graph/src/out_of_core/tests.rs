@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use super::*;
 use crate::budget::Dram;
-use crate::build::build;
+use crate::build::{build, build_in_order};
 use crate::coded;
 use crate::edges::Tuples;
 use crate::file;
@@ -153,7 +153,8 @@ fn semi_external_graphs_equal_graphs_built_in_core() {
             build_beyond(&PlainTeam(threads), &spec, (dram, columns), &with, &ArrayPlacement::kernel_default())
                 .unwrap();
         let tuples = Tuples::generate(&PlainTeam(2), &spec, &ArrayPlacement::kernel_default()).unwrap();
-        let near = build(&PlainTeam(2), &tuples, far.columns(), &ArrayPlacement::kernel_default()).unwrap();
+        let placement = ArrayPlacement::kernel_default();
+        let near = build_in_order(&PlainTeam(2), &tuples, far.columns(), TieOrder::Neighbour, &placement).unwrap();
         assert!(far.columns() == columns.unwrap_or(far.columns()) && far.edge_bytes() <= budget.dram.0 + 4096);
         assert!(storage.part(PartKind::Graph) == near.tail(), "scale {scale}");
         let kept = far.tail.len() - coded::PADDING;

@@ -8,8 +8,9 @@ use model::values::units::Bytes;
 
 use super::*;
 use crate::budget::{COLUMNS_CHOSEN, Dram, DramLayout, HeadBudget};
+use crate::build::build_in_order;
 use crate::coded::PADDING;
-use crate::degrees::DegreeRuns;
+use crate::degrees::{DegreeRuns, TieOrder};
 use crate::out_of_core::tests::DiskStub;
 use crate::out_of_core::{OutOfCore, build_beyond};
 use crate::prefixes::LENGTH_MAX;
@@ -91,7 +92,7 @@ fn with_little(tuples: &Tuples, columns: u32, kept: u64) -> (Layout, Arc<Vec<u8>
     let near = build(&PlainTeam(2), tuples, columns, &ArrayPlacement::kernel_default()).unwrap();
     let mut degrees: Vec<u32> = (0..near.ranks).map(|rank| near.list(rank).unwrap().len() as u32).collect();
     degrees.sort_unstable();
-    let least = DramLayout::of_columns(columns).bytes(&DegreeRuns::of(&degrees).0);
+    let least = DramLayout::of_columns(columns).bytes(&DegreeRuns::of(&degrees, None).0);
     let dram = Dram::Bytes(Bytes(least + kept));
     let (layout, _, bytes) = beyond(tuples, dram, Some(columns)).unwrap();
     let left = layout.tail.len() - PADDING;
@@ -268,7 +269,8 @@ fn prefixes_fill_the_dram_limit_and_hubs_get_the_rest() {
     let (layout, budget) = within(Dram::Percent(50.0), Some(2)).unwrap();
     assert_eq!((layout.columns(), layout.beginnings()), (2, 0));
     // All lists of the graph, encoded with scalar code.
-    let near = build(&PlainTeam(2), &tuples, 2, &ArrayPlacement::kernel_default()).unwrap();
+    let placement = ArrayPlacement::kernel_default();
+    let near = build_in_order(&PlainTeam(2), &tuples, 2, TieOrder::Neighbour, &placement).unwrap();
     let coded: usize = (0..near.ranks)
         .map(|rank| {
             let mut bytes = Vec::new();
