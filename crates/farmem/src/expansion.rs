@@ -18,7 +18,7 @@ use model::values::undo::{GROUP_PREFIX, Restored, SettingTarget};
 use model::values::units::{Bytes, Nanos};
 
 use crate::array::{Access, FarFile, FarLocation, fill_with_zeros};
-use crate::compressed::{CompressedTier, TierOptions, TierState, ZswapSwitch, create_areas};
+use crate::compressed::{CompressedTier, TierOptions, TierState, ZswapSwitch, create_areas, zswap_max};
 use crate::controller::{ControllerStats, PagingController};
 use crate::faults::FaultSource;
 use crate::predict::Tuning;
@@ -35,9 +35,6 @@ pub const DRAM_MIN: Bytes = Bytes(8 << 20);
 /// If more than half of far memory is used, the kernel frees the copies of pages that are also in DRAM.
 const FAR_TIMES_DRAM: u64 = 4;
 const FAR_MIN: u64 = 1 << 30;
-/// Divides the limit into the part that compressed pages may use and the part that is left for pages in use. Data that
-/// cannot be compressed would otherwise fill the limit with pages that the program cannot use.
-const COMPRESSED_PART: u64 = 2;
 
 /// How pages are chosen for eviction and prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -435,13 +432,8 @@ fn start_tier(
 }
 
 fn start_switch(group: &MemoryCgroup, dram: Bytes, disks: Vec<PathBuf>) -> Result<ZswapSwitch, Unavailable> {
-    ZswapSwitch::start(again(group)?, compressed_max(dram), disks)
+    ZswapSwitch::start(again(group)?, zswap_max(dram), disks)
         .map_err(|error| Unavailable::io("cannot start a thread", &error))
-}
-
-/// Returns the part of the limit that compressed pages may use.
-fn compressed_max(dram: Bytes) -> Bytes {
-    Bytes(dram.0 / COMPRESSED_PART)
 }
 
 /// Lets the kernel keep evicted pages compressed in zswap, or forbids it: zswap may be on for the whole machine, and far memory
@@ -454,7 +446,7 @@ fn limit_compressed(
 ) -> Result<(), Unavailable> {
     let is_compressed = compressor == Some(Compressor::Zswap);
     let begins = is_compressed && budget.compressed == CompressionMode::Always;
-    let share = if begins { compressed_max(budget.dram) } else { Bytes(0) };
+    let share = if begins { zswap_max(budget.dram) } else { Bytes(0) };
     match group.limit_compressed(share) {
         Err(error) if error.kind() != ErrorKind::NotFound || is_compressed => {
             return Err(Unavailable::io("cannot limit the compressed memory of a cgroup (memory.zswap.max)", &error)

@@ -15,6 +15,8 @@ const WAITING_MIN: f64 = 0.3;
 const DEMANDED_MIN: f64 = 0.25;
 /// Share of the refaults that more DRAM would avoid. If it is larger, the program needs its DRAM for the pages in use.
 const RECENT_MAX: f64 = 0.5;
+/// The same, up to which compressed pages may use more DRAM: few of the pages in use would gain from it.
+const RECENT_LOW: f64 = 0.25;
 /// Time of a page fault without that of the disk, in seconds: all of it if the page is compressed.
 const FAULT: f64 = 12e-6;
 /// Time to read a page from disk, in seconds, before it is measured.
@@ -113,8 +115,9 @@ pub(super) enum TierChange {
 enum JudgeState {
     /// Evicted pages go to disk. `promising` is the number of last reviews at which compression was worth a try.
     Disk { promising: u32 },
-    /// Evicted pages are compressed since a time. `harms` is the number of last reviews at which compression did harm.
-    Compressed { since: Duration, harms: u32 },
+    /// Evicted pages are compressed since a time. `harms` is the number of last reviews at which compression did harm, and
+    /// `spares` of those at which few pages were used again soon.
+    Compressed { since: Duration, harms: u32, spares: u32 },
 }
 
 #[derive(Debug)]
@@ -133,7 +136,7 @@ impl TierJudge {
     /// `is_compressing`: whether pages are compressed from the start.
     pub(super) fn new(is_compressing: bool) -> Self {
         let state = if is_compressing {
-            JudgeState::Compressed { since: Duration::ZERO, harms: 0 }
+            JudgeState::Compressed { since: Duration::ZERO, harms: 0, spares: 0 }
         } else {
             JudgeState::Disk { promising: 0 }
         };
@@ -160,11 +163,12 @@ impl TierJudge {
                 if *promising < REVIEWS {
                     return TierChange::None;
                 }
-                self.state = JudgeState::Compressed { since: now.time, harms: 0 };
+                self.state = JudgeState::Compressed { since: now.time, harms: 0, spares: 0 };
                 TierChange::Compress
             }
-            JudgeState::Compressed { since, harms } => {
+            JudgeState::Compressed { since, harms, spares } => {
                 let is_judged = now.time >= *since + SETTLED && passed.refaults.all >= REFAULTS_MIN;
+                *spares = if is_judged && passed.recent() <= RECENT_LOW { *spares + 1 } else { 0 };
                 *harms = if is_judged && passed.does_harm(self.read) { *harms + 1 } else { 0 };
                 if *harms < REVIEWS {
                     return TierChange::None;
@@ -177,9 +181,14 @@ impl TierJudge {
 
     /// Reports that pages have moved until now: the time before does not show whether compression pays.
     pub(super) fn moved(&mut self, now: Duration) {
-        if let JudgeState::Compressed { since, harms } = &mut self.state {
-            (*since, *harms) = (now, 0);
+        if let JudgeState::Compressed { since, harms, spares } = &mut self.state {
+            (*since, *harms, *spares) = (now, 0, 0);
         }
+    }
+
+    /// Returns whether compressed pages may use more DRAM.
+    pub(super) fn spares_dram(&self) -> bool {
+        matches!(self.state, JudgeState::Compressed { spares, .. } if spares >= REVIEWS)
     }
 
     /// Ends compression, for some time.
@@ -296,6 +305,19 @@ mod tests {
         assert_eq!((changes[5], reviews.judge.is_compressing()), (TierChange::Stop, false));
         let mut again = (1..100).filter(|_| reviews.add(random()) == TierChange::Compress);
         assert_eq!(again.next(), Some(31), "30 s, and two intervals in a row");
+    }
+
+    #[test]
+    fn dram_is_spared_while_few_pages_are_used_again_soon() {
+        let mut reviews = Reviews::new(true);
+        let mut spares = |passed| {
+            reviews.add(passed);
+            reviews.judge.spares_dram()
+        };
+        assert_eq!([compressed(); 3].map(&mut spares), [false, false, true], "the first second is not judged");
+        let sooner = PagingCounters { refaults: Refaults { all: 60_000, recent: 16_000 }, ..compressed() };
+        assert_eq!([sooner, compressed(), compressed()].map(&mut spares), [false, false, true]);
+        assert!(!TierJudge::new(false).spares_dram());
     }
 
     #[test]

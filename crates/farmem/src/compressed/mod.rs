@@ -77,6 +77,11 @@ impl TierState {
     }
 }
 
+/// Returns the largest DRAM of compressed pages that the kernel limits itself.
+pub(crate) fn zswap_max(dram: Bytes) -> Bytes {
+    Bytes(dram.0 / plan::FLOOR_PART)
+}
+
 /// Creates the areas, which are not in use yet.
 pub(crate) fn create_areas(
     setting: &str,
@@ -322,9 +327,11 @@ impl TierLoop {
     fn review(&mut self, used: &CompressedUse) {
         let now = counters(&self.group, &self.options.disks, self.began.elapsed(), used.traffic.loaded);
         match self.judge.review(now) {
+            TierChange::None if self.judge.spares_dram() => self.plan.lower_floor(),
             TierChange::None => {}
             TierChange::Compress => {
                 self.moved = None;
+                self.plan.reset_floor();
                 self.use_large_folios(false);
             }
             TierChange::Stop => return self.empty_areas(),

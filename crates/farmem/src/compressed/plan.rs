@@ -3,12 +3,17 @@
 use machine::cgroup::CompressedUse;
 use model::values::units::Bytes;
 
+use crate::expansion::DRAM_MIN;
+
 /// Number of areas. The kernel allows about 23 of all programs.
 pub(super) const AREAS: usize = 18;
 /// Divides the limit into the size of an area, of uncompressed data.
 const AREA_PART: u64 = 8;
-/// Divides the limit into the part that is left for pages in use.
-const FLOOR_PART: u64 = 2;
+/// Divides the limit into the part that is left for pages in use. Data that cannot be compressed would otherwise fill the limit
+/// with pages that the program cannot use.
+pub(super) const FLOOR_PART: u64 = 2;
+/// The same once the program is known to use few pages again soon.
+const FLOOR_PART_LOW: u64 = 4;
 /// Smallest compression ratio that pays: with less, pages in use lose more DRAM than compressed pages gain.
 const RATIO_MIN: f64 = 1.5;
 /// Share of the first area from which on the ratio is known.
@@ -28,16 +33,28 @@ pub(super) struct TierPlan {
     pub dram: u64,
     /// Size of one area, of uncompressed data.
     pub area: u64,
+    /// DRAM that is left for pages in use.
+    floor: u64,
 }
 
 impl TierPlan {
     pub(super) fn new(dram: u64, page: u64) -> Self {
-        Self { dram, area: (dram / AREA_PART / page).max(16) * page }
+        Self { dram, area: (dram / AREA_PART / page).max(16) * page, floor: dram / FLOOR_PART }
+    }
+
+    /// Lets compressed pages use more DRAM.
+    pub(super) fn lower_floor(&mut self) {
+        self.floor = self.floor.min((self.dram / FLOOR_PART_LOW).max(DRAM_MIN.0));
+    }
+
+    /// Undoes [`Self::lower_floor`]; only while nothing is compressed.
+    pub(super) fn reset_floor(&mut self) {
+        self.floor = self.dram / FLOOR_PART;
     }
 
     /// Returns the limit for pages that are not compressed.
     pub(super) fn limit(&self, compressed: &CompressedUse) -> u64 {
-        self.dram.saturating_sub(compressed.dram.0).max(self.dram / FLOOR_PART)
+        self.dram.saturating_sub(compressed.dram.0).max(self.floor)
     }
 
     /// Returns the limit with this number of areas while they fill: what is left if all of them are full. They fill within
@@ -66,7 +83,7 @@ impl TierPlan {
         let ratio = self.ratio(compressed).map_or(1.0, |ratio| (RATIO_TRUST * ratio).max(1.0));
         let dram_max = compressed.dram.0 as f64 + (empty + self.area) as f64 / ratio;
         let is_wanted = (empty as f64) < AHEAD * self.area as f64;
-        areas < AREAS && is_wanted && dram_max <= (self.dram - self.dram / FLOOR_PART) as f64
+        areas < AREAS && is_wanted && dram_max <= (self.dram - self.floor) as f64
     }
 
     /// Returns the compression ratio; `None` before enough pages are compressed. Few pages leave much space between them, so
@@ -88,7 +105,7 @@ impl TierPlan {
     /// Returns whether this much data on disk should be moved into areas. When compression begins after the disk was used, as
     /// much as has space; later only if all of it has, because otherwise the same pages would move from disk to disk each time.
     pub(super) fn wants_from_disk(&self, on_disk: Bytes, compressed: &CompressedUse, is_first: bool) -> bool {
-        let dram_left = (self.dram - self.dram / FLOOR_PART).saturating_sub(compressed.dram.0) as f64;
+        let dram_left = (self.dram - self.floor).saturating_sub(compressed.dram.0) as f64;
         let space = self.ratio(compressed).map_or(0.0, |ratio| RATIO_TRUST * ratio * dram_left);
         on_disk.0 >= MOVED_MIN && (is_first || on_disk.0 as f64 <= space)
     }
@@ -105,7 +122,7 @@ mod tests {
     }
 
     fn plan() -> TierPlan {
-        TierPlan { dram: 240 * MIB, area: 30 * MIB }
+        TierPlan { dram: 240 * MIB, area: 30 * MIB, floor: 120 * MIB }
     }
 
     #[test]
@@ -123,6 +140,21 @@ mod tests {
         assert_eq!(plan().limit_if_full(1, &used(0, 0)), 220 * MIB, "the ratio is not known");
         assert_eq!(plan().limit_if_full(4, &used(120 * MIB, 50 * MIB)), 190 * MIB, "all are full");
         assert_eq!(plan().limit_if_full(5, &used(120 * MIB, 40 * MIB)), 190 * MIB);
+    }
+
+    #[test]
+    fn lower_floor_leaves_a_quarter_of_the_limit() {
+        let mut lowered = plan();
+        lowered.lower_floor();
+        assert_eq!(lowered.limit(&used(500 * MIB, 230 * MIB)), 60 * MIB);
+        assert!(
+            !plan().wants_area(9, &used(269 * MIB, 108 * MIB)) && lowered.wants_area(9, &used(269 * MIB, 108 * MIB))
+        );
+        lowered.reset_floor();
+        assert_eq!(lowered, plan());
+        let mut small = TierPlan::new(12 * MIB, 4096);
+        small.lower_floor();
+        assert_eq!(small, TierPlan::new(12 * MIB, 4096), "a quarter does not hold code and stack");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct ExpandArgs {
     /// Engine that decides which pages stay in DRAM
     #[arg(long, value_enum, default_value = "steered")]
     pub engine: EngineName,
-    /// Whether evicted pages stay compressed in DRAM (zswap or zram), in at most half of the limit, before they go to disk
+    /// Whether evicted pages stay compressed in DRAM (zswap or zram), in part of the limit, before they go to disk
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "always",
           default_value = "never")]
     pub compressed: CompressedName,
