@@ -66,6 +66,19 @@ fn evicted_pages_stay_compressed_within_the_limit() {
 }
 
 #[test]
+fn zswap_is_used_once_a_program_waits_for_the_disk() {
+    let Some(job) = job_output("zswap_is_used_once_a_program_waits_for_the_disk") else { return };
+    assert!([0, 3].contains(&job.step("auto").status), "{}", job.text("auto.stderr"));
+    let summary = job.json("auto.summary", &[0]);
+    let bytes = |name: &str| summary["compressed"][name].as_u64().expect("bytes");
+    assert!(bytes("stored_bytes") > 1 << 20 && bytes("loaded_bytes") > 0, "{summary:#}");
+    assert!(bytes("dram_bytes_max") <= (12 << 20) + 8192, "{summary:#}");
+    // Until then, pages went to disk.
+    assert!(summary["far_written_bytes"].as_u64() > Some(2 << 20), "{summary:#}");
+    assert_restored(job, "auto.after");
+}
+
+#[test]
 fn kernel_without_zswap_compresses_in_zram() {
     let job = match &*WITHOUT_ZSWAP {
         Ok(job) => job,

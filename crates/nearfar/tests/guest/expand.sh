@@ -38,6 +38,12 @@ step compressed nearfar expand --dram 12MiB --far-size 256MiB --engine kernel --
 step compressed.sum sha256sum /tmp/sorted
 step compressed.summary cat /tmp/summary
 step compressed.after found
+# A program that waits for single pages from disk. Its sweep ends after some seconds, whatever the speed.
+step auto nearfar expand --dram 24MiB --far-size 256MiB --engine kernel --compressed=auto --summary /tmp/summary \
+    -- nearfar --store /tmp/random.db measure sweep --runs 1 -w 0 --threads 2 --set size=24MiB --set huge-pages=no \
+    --set pattern=random-read --set time=5s
+step auto.summary cat /tmp/summary
+step auto.after found
 echo Y >$zswap
 step uncompressed expand --engine kernel --summary /tmp/summary -- sort -o /tmp/sorted /far/lines
 step uncompressed.summary cat /tmp/summary
