@@ -46,8 +46,24 @@ pub(crate) struct Counters {
     pressure_memory: Result<Nanos, String>,
     interrupts: Result<u64, String>,
     oom_kills: Result<u64, String>,
+    /// `None` on a machine with one memory node, which has no tiers.
+    tier_moves: Option<TierMoves>,
     /// By cgroup, from the current one to the root.
     throttled: Result<Vec<Nanos>, String>,
+}
+
+/// Numbers of pages that the kernel moved between its memory tiers since boot.
+#[derive(Clone, Debug)]
+struct TierMoves {
+    promoted: Result<u64, String>,
+    demoted: Result<u64, String>,
+}
+
+impl TierMoves {
+    fn read(proc: &Proc) -> Option<Self> {
+        let has_nodes = proc.memory_node_count().is_some_and(|nodes| nodes > 1);
+        has_nodes.then(|| Self { promoted: proc.pages_promoted(), demoted: proc.pages_demoted() })
+    }
 }
 
 impl Counters {
@@ -59,6 +75,7 @@ impl Counters {
             pressure_memory: proc.pressure("memory"),
             interrupts: proc.interrupts(cpus),
             oom_kills: proc.oom_kills(),
+            tier_moves: TierMoves::read(proc),
             throttled: sysfs::throttled(Path::new("/")),
         }
     }
@@ -85,6 +102,13 @@ impl Counters {
         evidence.interrupts = value_or_reason(evidence, "interrupts", interrupts);
         let oom_kills = both(&before.oom_kills, &after.oom_kills).map(more);
         evidence.oom_kills = value_or_reason(evidence, "oom_kills", oom_kills);
+        if let (Some(before), Some(after)) = (&before.tier_moves, &after.tier_moves) {
+            let bytes = |pages: (&u64, &u64)| Bytes(more(pages) * syscall::page_bytes() as u64);
+            let promoted = both(&before.promoted, &after.promoted).map(bytes);
+            evidence.promoted = value_or_reason(evidence, "promoted", promoted);
+            let demoted = both(&before.demoted, &after.demoted).map(bytes);
+            evidence.demoted = value_or_reason(evidence, "demoted", demoted);
+        }
         let throttled = both(&before.throttled, &after.throttled).map(|(a, b)| sysfs::throttled_between(a, b));
         // Without a cgroup that can have a quota, there is no throttling.
         let throttled = throttled.map(Option::unwrap_or_default);
@@ -457,6 +481,36 @@ fn relative_drop((low, high): (u64, u64)) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sysfs::test_tree::tree;
+
+    #[test]
+    fn moves_between_tiers_are_those_between_two_readings() {
+        let check = |nodes: &str, before: &str, after: &str, expected: [Option<u64>; 2], unavailable: &[&str]| {
+            let read = |vmstat: &str| {
+                let dir = tree(&[("proc/vmstat", vmstat), ("sys/devices/system/node/has_memory", nodes)]);
+                Counters::read(&Proc::at(dir.path()), &CpuSet::new())
+            };
+            let mut evidence = Evidence::default();
+            Counters::explain(&read(before), &read(after), &mut evidence);
+            let bytes = |pages: u64| Bytes(pages * syscall::page_bytes() as u64);
+            assert_eq!(
+                [evidence.promoted, evidence.demoted],
+                expected.map(|pages| pages.map(bytes)),
+                "{nodes} {after}"
+            );
+            let of_tiers =
+                evidence.unavailable.keys().filter(|field| ["promoted", "demoted"].contains(&field.as_str()));
+            assert_eq!(of_tiers.collect::<Vec<_>>(), unavailable, "{nodes} {after}");
+        };
+        let before = "pgpromote_success 5\npgdemote_kswapd 100\npgdemote_direct 7\n";
+        let after = "pgpromote_success 6\npgdemote_kswapd 300\npgdemote_direct 57\n";
+        check("0,2\n", before, after, [Some(1), Some(250)], &[]);
+        check("0,2\n", before, before, [Some(0), Some(0)], &[]);
+        check("0,2\n", after, before, [Some(0), Some(0)], &[]);
+        check("0,2\n", "pgdemote_kswapd 1\n", "pgdemote_kswapd 2\n", [None, Some(1)], &["promoted"]);
+        check("0,2\n", "oom_kill 0\n", "oom_kill 0\n", [None, None], &["demoted", "promoted"]);
+        check("0\n", before, after, [None, None], &[]);
+    }
 
     #[test]
     fn one_expensive_reading_of_pages_delays_no_other() {

@@ -19,6 +19,11 @@ const NUMA_MAPS_BYTES_MAX: u64 = 8 << 20;
 const OPEN_FILES_MAX: usize = 256;
 /// Maximum number of processes whose mappings are searched for files.
 const PROCESSES_MAX: usize = 1024;
+/// Counters of pages that were moved to a lower memory tier, by cause. Linux 5.15 has the first two; later versions added
+/// the others.
+const DEMOTED: [&str; 4] = ["pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged", "pgdemote_proactive"];
+/// Counter of pages that were moved to a higher memory tier; Linux 5.18 introduced it.
+const PROMOTED: [&str; 1] = ["pgpromote_success"];
 
 /// Directory that contains `proc` and `sys`.
 #[derive(Clone, Debug)]
@@ -254,9 +259,23 @@ impl Proc {
 
     /// Returns the number of processes killed by the OOM killer since boot; Linux 4.13 introduced this counter.
     pub(crate) fn oom_kills(&self) -> Result<u64, String> {
+        self.vmstat(&["oom_kill"])
+    }
+
+    /// Returns the number of pages that were moved to a higher memory tier since boot.
+    pub(crate) fn pages_promoted(&self) -> Result<u64, String> {
+        self.vmstat(&PROMOTED)
+    }
+
+    /// Returns the number of pages that were moved to a lower memory tier since boot.
+    pub(crate) fn pages_demoted(&self) -> Result<u64, String> {
+        self.vmstat(&DEMOTED)
+    }
+
+    /// Returns the sum of those of these counters that the kernel has.
+    fn vmstat(&self, names: &[&str]) -> Result<u64, String> {
         let text = self.text("proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
-        count.ok_or_else(|| "/proc/vmstat has no oom_kill".into())
+        parse_vmstat(&text, names).ok_or_else(|| format!("/proc/vmstat has no {}", names.join(" or ")))
     }
 
     /// Returns the current frequency of a CPU.
@@ -348,6 +367,15 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
         started: field(22)?.parse().ok()?,
         cpu: CpuId(field(39)?.parse().ok()?),
     })
+}
+
+/// Returns the sum of those of these counters that vmstat contains.
+fn parse_vmstat(text: &str, names: &[&str]) -> Option<u64> {
+    let count = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        names.contains(&name).then(|| count.trim().parse::<u64>().ok()).flatten()
+    };
+    text.lines().filter_map(count).reduce(u64::saturating_add)
 }
 
 /// Parses the total of the `some` line of a pressure file: the time for which at least one thread waited.
@@ -528,6 +556,27 @@ mod tests {
         assert_eq!(parse_full_pressure(text), Some(Nanos(9_000)));
         assert_eq!(parse_pressure("full avg10=0 total=3"), None);
         assert_eq!(parse_pressure(""), None);
+    }
+
+    #[test]
+    fn pages_moved_between_tiers_are_summed_over_causes() {
+        let check = |vmstat: &str, promoted: Result<u64, &str>, demoted: Result<u64, &str>| {
+            let dir = tree(&[("proc/vmstat", vmstat)]);
+            let proc = Proc::at(dir.path());
+            assert_eq!(proc.pages_promoted(), promoted.map_err(String::from), "{vmstat}");
+            assert_eq!(proc.pages_demoted(), demoted.map_err(String::from), "{vmstat}");
+        };
+        // Recorded in the NUMA guest with Linux 6.12.
+        let recorded = "pgpromote_success 5192\npgpromote_candidate 5192\npgdemote_kswapd 0\npgdemote_direct 19153\n\
+            pgdemote_khugepaged 0\n";
+        check(recorded, Ok(5192), Ok(19153));
+        // Linux 5.15 has neither a counter of promoted pages nor the later causes.
+        let no_promotion = Err("/proc/vmstat has no pgpromote_success");
+        check("pgdemote_kswapd 3\npgdemote_direct 40\noom_kill 9\n", no_promotion, Ok(43));
+        let no_demotion =
+            "/proc/vmstat has no pgdemote_kswapd or pgdemote_direct or pgdemote_khugepaged or pgdemote_proactive";
+        check("oom_kill 9\n", no_promotion, Err(no_demotion));
+        check("pgpromote_success x\npgdemote_direct\n", no_promotion, Err(no_demotion));
     }
 
     #[test]

@@ -62,6 +62,15 @@ pub struct Evidence {
     /// Number of processes on the whole machine that the OOM killer ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_kills: Option<u64>,
+    /// Memory of the whole machine that the kernel moved to a higher memory tier. `None` on a machine with one memory node.
+    /// The kernel counts pages per CPU and adds up about once a second, so up to 125 pages per CPU and node may be missing,
+    /// or be of the time before the trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promoted: Option<Bytes>,
+    /// Memory of the whole machine that the kernel moved to a lower memory tier to free a higher one; otherwise as
+    /// `promoted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demoted: Option<Bytes>,
     /// Time that the hypervisor took from the bound CPUs (all CPUs if unbound).
     pub steal: Option<Nanos>,
     /// CPU time on the bound CPUs (all CPUs if unbound) that was neither idle nor the trial's. The kernel counts in
