@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use model::values::id_set::CpuSet;
+use model::values::id_set::{CpuSet, NodeSet};
 use model::values::settings::{FactValue, MEMORY_POLICY, Settings};
 
 use crate::affinity;
@@ -215,6 +215,20 @@ fn sched_ext(root: &Path) -> FactValue {
     }
 }
 
+/// Returns the kernel's memory tiers with their nodes, the fastest tier first: `4: 0-1, 22: 2`. `None` if all memory is in
+/// one tier, so that the settings of most machines remain comparable with those that earlier versions recorded.
+fn memory_tiers(root: &Path) -> Option<String> {
+    let dir = root.join("sys/devices/virtual/memory_tiering");
+    let tier = |name: &String| -> Option<(u32, NodeSet)> {
+        // A lower number is a faster tier.
+        let number = name.strip_prefix("memory_tier")?.parse().ok()?;
+        Some((number, sysfs::read_list(&dir, &format!("{name}/nodelist"))?))
+    };
+    let tiers: BTreeMap<u32, NodeSet> = sysfs::names(&dir).iter().filter_map(tier).collect();
+    let texts: Vec<String> = tiers.iter().map(|(number, nodes)| format!("{number}: {nodes}")).collect();
+    (texts.len() > 1).then(|| texts.join(", "))
+}
+
 fn cpuinfo(root: &Path) -> String {
     sysfs::read_text(root, "proc/cpuinfo").unwrap_or_default()
 }
@@ -332,6 +346,9 @@ fn record_memory(settings: &mut Settings, root: &Path) {
     ];
     for (key, size) in sizes {
         settings.record(key, known_or(size.map(|size| size.to_string()), "/proc/meminfo does not list it"));
+    }
+    if let Some(tiers) = memory_tiers(root) {
+        settings.record("memory.tiers", FactValue::Known(tiers));
     }
     let dir = root.join("sys/kernel/mm/hugepages");
     for size in sysfs::names(&dir) {
@@ -530,6 +547,16 @@ mod tests {
         for (files, key, expected) in cases {
             assert_eq!(value(&files, key), expected, "{files:?}");
         }
+    }
+
+    #[test]
+    fn memory_tiers_are_recorded_if_there_are_several() {
+        const DIR: &str = "sys/devices/virtual/memory_tiering";
+        let tier = |number: u32| format!("{DIR}/memory_tier{number}/nodelist");
+        let fact = |files: &[(String, &str)]| read_at(tree(files).path()).get("memory.tiers").map(String::from);
+        assert_eq!(fact(&[(tier(22), "2-3\n"), (tier(4), "0-1\n")]).as_deref(), Some("4: 0-1, 22: 2-3"));
+        assert_eq!(fact(&[(tier(4), "0-1\n"), (format!("{DIR}/power/control"), "auto\n")]), None);
+        assert_eq!(fact(&[]), None);
     }
 
     #[test]
