@@ -10,6 +10,7 @@ mod interrupts;
 mod memory;
 mod residency;
 mod text;
+mod tiers;
 mod trials;
 mod two_sockets;
 mod unplug;

@@ -1,6 +1,6 @@
 //! A CPU that goes offline during a run: its cells become invalid with a reason that names it, the others continue, and
 //! nothing hangs. Placements that a cpuset keeps, also that of a unit of systemd. With the backports kernel, if available,
-//! which also supports weighted interleaving.
+//! which also supports weighted interleaving. The boot also serves `tiers`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -14,18 +14,18 @@ use crate::trials::{assert_invalid, assert_verified, nodes, of, pages, reasons};
 const SYSTEMD: [&str; 2] = ["/lib/systemd/systemd", "/bin/systemctl"];
 
 static OUTPUT: LazyLock<Result<JobOutput, String>> = LazyLock::new(|| {
-    let job = concat!(include_str!("cpuset.sh"), include_str!("unplug.sh"));
+    let job = concat!(include_str!("cpuset.sh"), include_str!("unplug.sh"), include_str!("tiers.sh"));
     let copies = SYSTEMD.map(|file| format!("{file}:{file}"));
     let files = SYSTEMD.iter().zip(&copies).filter(|(file, _)| Path::new(file).is_file());
     let files = files.flat_map(|(_, copy)| ["--files", copy.as_str()]);
     let with = |kernel| {
-        let flags: Vec<&str> = ["--kernel", kernel].into_iter().chain(files.clone()).collect();
+        let flags: Vec<&str> = ["--shape", "tiers", "--kernel", kernel].into_iter().chain(files.clone()).collect();
         boot(&Boot { flags: &flags, job, ..Boot::default() })
     };
     with("backports").or_else(|_| with("cloud"))
 });
 
-fn job_output(test: &str) -> Option<&'static JobOutput> {
+pub fn job_output(test: &str) -> Option<&'static JobOutput> {
     OUTPUT.as_ref().inspect_err(|reason| println!("skipped: {test}: {reason}")).ok()
 }
 
