@@ -11,12 +11,12 @@ holds_all() { awk '/^VmRSS/ { exit $2 < 32 * 1024 }' "/proc/$(pidof held)/status
 demote() { wait_for holds_all && echo 24M >"$group/memory.reclaim"; }
 tiered tiers-quiet command --runs 1 -C 4 -m 1 -- held hold 32 3000
 demote &
-tiered tiers-demoted command --runs 1 -C 4 -m 1 -- held hold 32 4000
+tiered tiers-demoted command --runs 1 -C 4 -m 1 -- held hold 32 8000
 wait $!
 # Promotes every page on node 2 that the program uses, at the first scan of its memory.
 echo 2 >/proc/sys/kernel/numa_balancing
 cd /sys/kernel/debug/sched/numa_balancing
 echo 100 >scan_delay_ms; echo 100 >scan_period_min_ms; echo 60000 >hot_threshold_ms
 demote &
-tiered tiers-promoted command --runs 1 -C 4 -- held sweep 32 10000
+tiered tiers-promoted command --runs 1 -C 4 -- held sweep 32 20000
 wait $!
