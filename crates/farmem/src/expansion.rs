@@ -148,17 +148,26 @@ impl FarDisk {
 }
 
 impl Expansion {
-    /// Sets up an expansion. Call it on the thread that will fork the program, which enters through
-    /// [`Expansion::cgroup_procs`] before it does anything else. `site` must be used by this expansion only.
-    pub fn start(budget: &ExpansionLimits, site: &SettingsRoot) -> Result<Self, Unavailable> {
-        Self::start_recorded(budget, site, None)
+    /// Sets up an expansion. `parent` is the process that will fork the program; `None` if the calling thread will. The program
+    /// enters through [`Expansion::cgroup_procs`] before it does anything else. `site` must be used by this expansion only.
+    pub fn start(budget: &ExpansionLimits, site: &SettingsRoot, parent: Option<u32>) -> Result<Self, Unavailable> {
+        Self::set_up(budget, site, parent, None)
     }
 
-    /// As [`Expansion::start`], and records page faults: those that the controller samples, or in kernel mode each one,
-    /// which slows the program down.
+    /// Sets up an expansion whose program the calling thread will fork, and records page faults: those that the controller
+    /// samples, or in kernel mode each one, which slows the program down.
     pub fn start_recorded(
         budget: &ExpansionLimits,
         site: &SettingsRoot,
+        trace: Option<Trace>,
+    ) -> Result<Self, Unavailable> {
+        Self::set_up(budget, site, None, trace)
+    }
+
+    fn set_up(
+        budget: &ExpansionLimits,
+        site: &SettingsRoot,
+        parent: Option<u32>,
         trace: Option<Trace>,
     ) -> Result<Self, Unavailable> {
         check(budget, site)?;
@@ -168,7 +177,7 @@ impl Expansion {
         // Before the first change: opening the fault source fails without permission.
         let steered = budget.engine == PagingMode::Steered;
         let minor_period = if steered { Tuning::for_dram(budget.dram.0, page).minor_period } else { 1 };
-        let sense = (steered || trace.is_some()).then(|| open_sense(minor_period)).transpose()?;
+        let sense = (steered || trace.is_some()).then(|| open_sense(minor_period, parent)).transpose()?;
         let mut changed = AppliedSettings::begin(site)?;
         let mut folios = None;
         if steered {
@@ -378,8 +387,8 @@ fn paths(disks: &[FarDisk]) -> Vec<PathBuf> {
     disks.iter().map(|disk| disk.device.device().into()).collect()
 }
 
-fn open_sense(minor_period: u64) -> Result<FaultSource, Unavailable> {
-    FaultSource::open(minor_period).map_err(|error| {
+fn open_sense(minor_period: u64, parent: Option<u32>) -> Result<FaultSource, Unavailable> {
+    FaultSource::open(minor_period, parent).map_err(|error| {
         Unavailable::io("cannot sample page faults (perf_event_open)", &error)
             .with_hint("run as root outside restricted containers, or use --engine kernel")
     })

@@ -1,5 +1,5 @@
 //! Page faults of a program as they occur: software events of the kernel with address, thread and instruction, in one
-//! ring per CPU, of all processes that the opening thread forks from then on and of their children and threads. Must
+//! ring per CPU, of all processes that a process forks from then on and of their children and threads. Must
 //! not know what follows from a fault.
 #![allow(unsafe_code)]
 
@@ -75,25 +75,27 @@ pub(crate) struct FaultSource {
     /// Whether major and minor faults are enabled.
     major_on: bool,
     minor_on: bool,
-    own_process: u32,
+    /// The process that forks, whose own faults are ignored.
+    parent: u32,
 }
 
 impl FaultSource {
-    /// Opens the events for processes that this thread forks from now on. One minor fault in `minor_period` is sampled,
-    /// once [`FaultSource::watch_minor`] enables them.
-    pub(crate) fn open(minor_period: u64) -> io::Result<Self> {
+    /// Opens the events for processes that the first thread of process `parent` forks from now on, or the calling thread. One
+    /// minor fault in `minor_period` is sampled, once [`FaultSource::watch_minor`] enables them.
+    pub(crate) fn open(minor_period: u64, parent: Option<u32>) -> io::Result<Self> {
         let mut cpus = Vec::new();
         // SAFETY: sysconf has no preconditions.
         let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }.max(1) as i32;
         for cpu in 0..count {
-            match Cpu::open(cpu, minor_period) {
+            match Cpu::open(cpu, minor_period, parent.unwrap_or(0)) {
                 Ok(opened) => cpus.push(opened),
                 // The CPU is offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { cpus, major_on: true, minor_on: false, own_process: std::process::id() })
+        let parent = parent.unwrap_or_else(std::process::id);
+        Ok(Self { cpus, major_on: true, minor_on: false, parent })
     }
 
     /// Enables or disables minor faults. They are worth their cost once pages are in far memory.
@@ -129,11 +131,10 @@ impl FaultSource {
     /// Drains the rings; samples of one CPU are in order.
     pub(crate) fn drain(&mut self, mut each: impl FnMut(SensorEvent)) {
         for cpu in &mut self.cpus {
-            let (major_id, own_process) = (cpu.major_id, self.own_process);
+            let (major_id, parent) = (cpu.major_id, self.parent);
             cpu.ring.drain(|record| {
                 if let Some(seen) = read_record(record, major_id) {
-                    // The forking thread samples its own faults, too.
-                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == own_process) {
+                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == parent) {
                         each(seen);
                     }
                 }
@@ -164,9 +165,10 @@ fn read_record(words: &[u64], major_id: u64) -> Option<SensorEvent> {
 }
 
 impl Cpu {
-    fn open(cpu: i32, minor_period: u64) -> io::Result<Self> {
-        let major = open_event(perf::PAGE_FAULTS_MAJOR, 1, COMM | TASK | COMM_EXEC, cpu)?;
-        let minor = open_event(MINOR_FAULTS, minor_period, DISABLED, cpu)?;
+    /// A `parent` of 0 is the calling thread.
+    fn open(cpu: i32, minor_period: u64, parent: u32) -> io::Result<Self> {
+        let major = open_event(perf::PAGE_FAULTS_MAJOR, 1, COMM | TASK | COMM_EXEC, (cpu, parent))?;
+        let minor = open_event(MINOR_FAULTS, minor_period, DISABLED, (cpu, parent))?;
         let ring = EventRing::map(&major)?;
         let mut major_id = 0_u64;
         request(&minor, IOC_SET_OUTPUT, libc::c_long::from(major.as_raw_fd()))?;
@@ -175,7 +177,7 @@ impl Cpu {
     }
 }
 
-fn open_event(config: u64, period: u64, flags: u64, cpu: i32) -> io::Result<OwnedFd> {
+fn open_event(config: u64, period: u64, flags: u64, (cpu, parent): (i32, u32)) -> io::Result<OwnedFd> {
     let event = PerfEvent {
         kind: perf::TYPE_SOFTWARE,
         config,
@@ -184,7 +186,7 @@ fn open_event(config: u64, period: u64, flags: u64, cpu: i32) -> io::Result<Owne
         flags: flags | INHERIT | EXCLUDE_HV | WATERMARK,
         wakeup: WAKE_AT_BYTES,
     };
-    perf::open(&event, Some(cpu))
+    perf::open_for(parent, &event, Some(cpu))
 }
 
 fn request(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_long) -> io::Result<()> {

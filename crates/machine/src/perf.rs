@@ -57,8 +57,8 @@ pub fn open(event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
     open_for(0, event, cpu)
 }
 
-/// The same for the first thread of a process, or 0 for the calling thread.
-fn open_for(pid: u32, event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
+/// [`open`] for the first thread of a process, or for the calling thread if it is 0.
+pub fn open_for(pid: u32, event: &PerfEvent, cpu: Option<c_int>) -> io::Result<OwnedFd> {
     let PerfEvent { kind, config, sample_period, sample_type, flags, wakeup } = *event;
     let size = size_of::<PerfEventAttr>() as u32;
     let attr =

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farmem::{CompressionMode, Expansion, ExpansionLimits, ExpansionStatus, PagingMode, Unavailable};
+use machine::child;
 use machine::undo::SettingsRoot;
 use model::values::compressibility::Compressibility;
 use model::values::placement::DramBudget;
@@ -35,7 +36,7 @@ pub struct FarConfig {
     pub site: SettingsRoot,
 }
 
-/// Sets up an expansion. Call it on the thread that will start the program.
+/// Sets up an expansion. Call it on the thread that will run the trial.
 pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, Arc<File>), TrialStatus> {
     let engine = if budget.steered { PagingMode::Steered } else { PagingMode::Plain };
     let budget = ExpansionLimits {
@@ -44,7 +45,8 @@ pub(super) fn begin(budget: DramBudget, far: &FarConfig) -> Result<(Expansion, A
         compressed: compression(budget.compressed),
         ..ExpansionLimits::of(budget.dram)
     };
-    let expansion = Expansion::start(&budget, &far.site.own()).map_err(|error| status(&error))?;
+    let parent = child::starter_pid().map_err(|error| TrialStatus::Failed(format!("fork: {error}")))?;
+    let expansion = Expansion::start(&budget, &far.site.own(), Some(parent)).map_err(|error| status(&error))?;
     let entrance = expansion.cgroup_procs().map_err(|error| status(&error))?;
     Ok((expansion, Arc::new(entrance)))
 }
@@ -132,7 +134,7 @@ pub fn required(
         compressed: compression(compressed),
         ..ExpansionLimits::of(ALL)
     };
-    let expansion = Expansion::start(&unbounded, &far.site.own()).map_err(|error| status(&error))?;
+    let expansion = Expansion::start(&unbounded, &far.site.own(), None).map_err(|error| status(&error))?;
     let entrance = expansion.cgroup_procs().map(Arc::new).map_err(|error| status(&error))?;
     let peak = AtomicU64::new(0);
     let mut pages = PageSampler::new(&expansion);

@@ -41,8 +41,8 @@ use aside::Aside;
 use exit::ExitWatch;
 use reap::ResourceUsage;
 pub use server::{Readiness, ServerCommand, ServerError, with_server};
-pub use start::find_program;
 use start::{StartProof, Started};
+pub use start::{find_program, starter_pid};
 use wait::{Cause, WaitOutcome, WaitPolicy};
 
 /// Bytes of stderr that a failure message quotes.

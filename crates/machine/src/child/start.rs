@@ -136,8 +136,12 @@ fn starter(starter: &mut Option<Starter<PreExec>>) -> io::Result<&mut Starter<Pr
     starter.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
-/// Returns the PID of the process that will create the next process of a trial of this thread.
-pub(super) fn starter_pid() -> io::Result<u32> {
+/// Returns the PID of the process that will create the next process of a trial of this thread. It is not a child of this thread
+/// created from now on, which matters to whatever children inherit.
+///
+/// # Errors
+/// If it does not exist yet and cannot be created.
+pub fn starter_pid() -> io::Result<u32> {
     let pid = |own: &mut _| Ok(starter(own)?.pid());
     STARTER.with_borrow_mut(pid).and_then(|pid| pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH)))
 }

@@ -489,19 +489,24 @@ fn unsuitable_far_memory_is_rejected() {
 fn trials_with_a_dram_budget_are_verified() {
     let Some(setup) = Setup::new("trials_with_a_dram_budget_are_verified") else { return };
     let measured = setup
-        .nearfar(&["measure", "sweep", "--set", "size=96MiB", "-r", "1", "-w", "0", "--format", "json"])
+        .nearfar(&["measure", "sweep", "--set", "size=96MiB", "-r", "2", "-w", "0", "--format", "json"])
         .args(["--placement", "one-core+expand:48MiB", "--placement", "one-core+swap:48MiB"])
         .output()
         .expect("the program starts");
     assert!(measured.status.success(), "{}", text(&measured.stderr));
     let store = trials(&setup);
     for (placement, steered) in [("one-core+expand:48MiB", true), ("one-core+swap:48MiB", false)] {
-        let trial = store.iter().find(|trial| trial["placement"] == placement).expect("the trial exists");
-        let far = &trial["evidence"]["budget"];
-        assert_eq!(far["dram"], 48 << 20, "{trial}");
-        assert!(far["written"].as_u64() > Some(16 << 20), "{trial}");
-        assert_eq!(far["controller_cpu"].is_null(), !steered, "{trial}");
-        assert_ne!(trial["verdict"], "invalid", "{trial}");
+        let trials: Vec<_> = store.iter().filter(|trial| trial["placement"] == placement).collect();
+        assert_eq!(trials.len(), 2);
+        for trial in trials {
+            let far = &trial["evidence"]["budget"];
+            assert_eq!(far["dram"], 48 << 20, "{trial}");
+            assert!(far["written"].as_u64() > Some(16 << 20), "{trial}");
+            assert_eq!(far["controller_cpu"].is_null(), !steered, "{trial}");
+            // The controller has to see the faults of each trial, not only of the first one.
+            assert_eq!(far["prefetched"].as_u64() > Some(0), steered, "{trial}");
+            assert_ne!(trial["verdict"], "invalid", "{trial}");
+        }
     }
     assert_eq!(setup.remains(), "");
 }
