@@ -450,23 +450,24 @@ mod tests {
         group.limit(Bytes(16 << 20)).unwrap();
         std::fs::write(dir.join("memory.swappiness"), "0").unwrap();
         let mut guard = group.guard_oom().unwrap();
-        let enter =
-            format!("echo $$ >{}; head -c 32m /dev/zero | tail -c 32m | wc -c", dir.join("cgroup.procs").display());
+        // It uses the memory in user mode: system calls that find no memory are not suspended, but fail.
+        let program = "BEGIN { x = \"a\"; while (length(x) < 33554432) x = x x; print length(x) }";
+        let enter = format!("echo $$ >{}; exec awk '{program}'", dir.join("cgroup.procs").display());
         let program = Command::new("sh").args(["-c", &enter]).stdout(Stdio::piped()).spawn().unwrap();
         let wait_until_suspended = || {
             while !group.is_waiting() && group.killed() == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        for _ in 0..300 {
+        for _ in 0..3000 {
             wait_until_suspended();
             guard.wake().unwrap();
         }
         group.limit(Bytes(256 << 20)).unwrap();
-        let output = program.wait_with_output().unwrap();
-        assert_eq!((group.killed(), String::from_utf8(output.stdout).unwrap().trim()), (0, "33554432"));
+        let (output, killed) = (program.wait_with_output().unwrap(), group.killed());
         drop(guard);
         std::fs::remove_dir(&dir).unwrap();
+        assert_eq!((killed, String::from_utf8(output.stdout).unwrap().trim()), (0, "33554432"));
     }
 
     #[test]
