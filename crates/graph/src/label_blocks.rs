@@ -1,7 +1,7 @@
-//! Groups ranks into blocks of labels. Ranks of equal degree ascend with their labels, in a few classes at most, so the ranks
-//! of a class whose labels are in one block form a run. A search writes its result block by block, each in the cache, and reads each run
-//! sequentially. Hubs have too many different degrees for runs to be useful; they are few and are written last, one by
-//! one.
+//! Groups ranks into blocks of labels. Ranks of equal degree ascend with their labels, in a few classes at most, so the
+//! ranks of a class whose labels are in one block form a run. A search writes its result block by block, each in the
+//! cache, and reads each run sequentially. Hubs have too many different degrees for runs to be useful; they are few and
+//! are written last, one by one.
 
 use std::ops::Range;
 
