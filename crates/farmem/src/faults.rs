@@ -133,11 +133,8 @@ impl FaultSource {
         for cpu in &mut self.cpus {
             let (major_id, parent) = (cpu.major_id, self.parent);
             cpu.ring.drain(|record| {
-                if let Some(seen) = read_record(record, major_id) {
-                    if !matches!(seen, SensorEvent::Fault(Fault { process, .. }) if process == parent) {
-                        each(seen);
-                    }
-                }
+                let is_own = |seen: &_| matches!(seen, SensorEvent::Fault(Fault { process, .. }) if *process == parent);
+                read_record(record, major_id).filter(|seen| !is_own(seen)).into_iter().for_each(&mut each);
             });
         }
     }
