@@ -1,5 +1,5 @@
 //! Page faults of a program as they occur: software events of the kernel with address, thread and instruction, in one
-//! ring per CPU, of all processes that a process forks from then on and of their children and threads. Must
+//! ring per CPU, of all processes that another one forks from then on and of their children and threads. Must
 //! not know what follows from a fault.
 #![allow(unsafe_code)]
 

@@ -136,8 +136,8 @@ fn starter(starter: &mut Option<Starter<PreExec>>) -> io::Result<&mut Starter<Pr
     starter.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
-/// Returns the PID of the process that will create the next process of a trial of this thread. It is not a child of this thread
-/// created from now on, which matters to whatever children inherit.
+/// Returns the PID of the process that will create the next process of a trial of this thread: trials inherit from it, not
+/// from the thread.
 ///
 /// # Errors
 /// If it does not exist yet and cannot be created.
