@@ -11,7 +11,7 @@ use model::values::trial::{CpuTime, Evidence, FileKind, FilePages};
 use model::values::units::{Bytes, Nanos};
 
 use crate::descendants::Descendants;
-use crate::proc::{MemoryMounts, NumaPages, Proc};
+use crate::proc::{MemoryCounters, MemoryMounts, NumaPages, Proc};
 use crate::thread_counts::{ThreadCounters, ThreadCounts};
 use crate::{cpu_times, syscall, sysfs, thread_time};
 
@@ -60,22 +60,23 @@ struct TierMoves {
 }
 
 impl TierMoves {
-    fn read(proc: &Proc) -> Option<Self> {
+    fn read(proc: &Proc, counters: &MemoryCounters) -> Option<Self> {
         let has_nodes = proc.memory_node_count().is_some_and(|nodes| nodes > 1);
-        has_nodes.then(|| Self { promoted: proc.pages_promoted(), demoted: proc.pages_demoted() })
+        has_nodes.then(|| Self { promoted: counters.pages_promoted(), demoted: counters.pages_demoted() })
     }
 }
 
 impl Counters {
     pub(crate) fn read(proc: &Proc, cpus: &CpuSet) -> Self {
+        let memory = proc.memory_counters();
         Self {
             cpus: cpus.clone(),
             cpu_times: proc.cpu_times(),
             pressure_cpu: proc.pressure("cpu"),
             pressure_memory: proc.pressure("memory"),
             interrupts: proc.interrupts(cpus),
-            oom_kills: proc.oom_kills(),
-            tier_moves: TierMoves::read(proc),
+            oom_kills: memory.oom_kills(),
+            tier_moves: TierMoves::read(proc, &memory),
             throttled: sysfs::throttled(Path::new("/")),
         }
     }

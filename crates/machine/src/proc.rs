@@ -25,6 +25,30 @@ const DEMOTED: [&str; 4] = ["pgdemote_kswapd", "pgdemote_direct", "pgdemote_khug
 /// Counter of pages that were moved to a higher memory tier; Linux 5.18 introduced it.
 const PROMOTED: [&str; 1] = ["pgpromote_success"];
 
+/// Counters of the whole machine since boot, or the reason why they cannot be read.
+pub(crate) struct MemoryCounters(Result<String, String>);
+
+impl MemoryCounters {
+    /// Returns the number of processes killed by the OOM killer; Linux 4.13 introduced this counter.
+    pub(crate) fn oom_kills(&self) -> Result<u64, String> {
+        self.sum(&["oom_kill"])
+    }
+
+    /// Returns the number of pages that were moved to a higher memory tier.
+    pub(crate) fn pages_promoted(&self) -> Result<u64, String> {
+        self.sum(&PROMOTED)
+    }
+
+    /// Returns the number of pages that were moved to a lower memory tier.
+    pub(crate) fn pages_demoted(&self) -> Result<u64, String> {
+        self.sum(&DEMOTED)
+    }
+
+    fn sum(&self, names: &[&str]) -> Result<u64, String> {
+        parse_vmstat(self.0.as_ref()?, names).ok_or_else(|| format!("/proc/vmstat has no {}", names.join(" or ")))
+    }
+}
+
 /// Directory that contains `proc` and `sys`.
 #[derive(Clone, Debug)]
 pub(crate) struct Proc {
@@ -257,25 +281,9 @@ impl Proc {
         parse_interrupts(&text, cpus).ok_or_else(|| format!("/proc/interrupts has no column for CPUs {cpus}"))
     }
 
-    /// Returns the number of processes killed by the OOM killer since boot; Linux 4.13 introduced this counter.
-    pub(crate) fn oom_kills(&self) -> Result<u64, String> {
-        self.vmstat(&["oom_kill"])
-    }
-
-    /// Returns the number of pages that were moved to a higher memory tier since boot.
-    pub(crate) fn pages_promoted(&self) -> Result<u64, String> {
-        self.vmstat(&PROMOTED)
-    }
-
-    /// Returns the number of pages that were moved to a lower memory tier since boot.
-    pub(crate) fn pages_demoted(&self) -> Result<u64, String> {
-        self.vmstat(&DEMOTED)
-    }
-
-    /// Returns the sum of those of these counters that the kernel has.
-    fn vmstat(&self, names: &[&str]) -> Result<u64, String> {
-        let text = self.text("proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}"))?;
-        parse_vmstat(&text, names).ok_or_else(|| format!("/proc/vmstat has no {}", names.join(" or ")))
+    /// Reads the memory counters of the kernel once for all of them: the kernel adds up those of all CPUs.
+    pub(crate) fn memory_counters(&self) -> MemoryCounters {
+        MemoryCounters(self.text("proc/vmstat").map_err(|error| format!("/proc/vmstat: {error}")))
     }
 
     /// Returns the current frequency of a CPU.
@@ -369,7 +377,7 @@ fn parse_thread_stat(text: &str) -> Option<ThreadStat> {
     })
 }
 
-/// Returns the sum of those of these counters that vmstat contains.
+/// Returns the sum of the named counters that are present.
 fn parse_vmstat(text: &str, names: &[&str]) -> Option<u64> {
     let count = |line: &str| {
         let (name, count) = line.split_once(' ')?;
@@ -562,9 +570,9 @@ mod tests {
     fn pages_moved_between_tiers_are_summed_over_causes() {
         let check = |vmstat: &str, promoted: Result<u64, &str>, demoted: Result<u64, &str>| {
             let dir = tree(&[("proc/vmstat", vmstat)]);
-            let proc = Proc::at(dir.path());
-            assert_eq!(proc.pages_promoted(), promoted.map_err(String::from), "{vmstat}");
-            assert_eq!(proc.pages_demoted(), demoted.map_err(String::from), "{vmstat}");
+            let counters = Proc::at(dir.path()).memory_counters();
+            assert_eq!(counters.pages_promoted(), promoted.map_err(String::from), "{vmstat}");
+            assert_eq!(counters.pages_demoted(), demoted.map_err(String::from), "{vmstat}");
         };
         // Recorded in the NUMA guest with Linux 6.12.
         let recorded = "pgpromote_success 5192\npgpromote_candidate 5192\npgdemote_kswapd 0\npgdemote_direct 19153\n\
