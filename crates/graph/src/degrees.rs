@@ -30,6 +30,8 @@ pub(crate) struct NeighbourLevels {
 /// The next free rank of each degree and level.
 pub(crate) struct RankCursor<'l> {
     next: Vec<u32>,
+    /// Number of levels per degree.
+    count: usize,
     levels: Option<&'l NeighbourLevels>,
 }
 
@@ -65,8 +67,8 @@ impl DegreeRuns {
     /// by level, if there are any.
     pub(crate) fn of<'l>(degrees: &[u32], levels: Option<&'l NeighbourLevels>) -> (Self, RankCursor<'l>) {
         let most = degrees.iter().copied().max().unwrap_or(0) as usize;
-        let count = if levels.is_some() { LEVELS } else { 1 };
-        let mut cursor = RankCursor { next: vec![0; (most + 1) * count], levels };
+        let count = levels.map_or(1, |_| LEVELS);
+        let mut cursor = RankCursor { next: vec![0; (most + 1) * count], count, levels };
         degrees.iter().enumerate().for_each(|(vertex, degree)| *cursor.class(vertex, *degree) += 1);
         let (mut steps, mut ranks) = (Vec::new(), 0);
         // Converts counts to first ranks.
@@ -123,8 +125,8 @@ impl DegreeRuns {
 impl RankCursor<'_> {
     #[inline(always)]
     fn class(&mut self, vertex: usize, degree: u32) -> &mut u32 {
-        let class = self.levels.map_or(degree as usize, |levels| degree as usize * LEVELS + levels.of(vertex));
-        &mut self.next[class]
+        let level = self.levels.map_or(0, |levels| levels.of(vertex));
+        &mut self.next[degree as usize * self.count + level]
     }
 
     /// Returns the rank of the next vertex in order of labels.
