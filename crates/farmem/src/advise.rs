@@ -92,7 +92,7 @@ impl Processes {
         })
     }
 
-    /// Reads this many swapped-out bytes of a process, from the address on at which the last call stopped.
+    /// Reads this many swapped-out bytes of a process back into DRAM, starting where the last call stopped.
     pub(crate) fn fetch_next(&mut self, process: u32, bytes: u64) -> u64 {
         let from = self.cursors.get(&process).copied().unwrap_or(0);
         self.advise_from(process, from..u64::MAX, AdviceKind::WillNeed, bytes)

@@ -75,7 +75,7 @@ pub(crate) struct FaultSource {
     /// Whether major and minor faults are enabled.
     major_on: bool,
     minor_on: bool,
-    /// The process that forks, whose own faults are ignored.
+    /// PID of the process that forks the program. Its own faults are ignored.
     parent: u32,
 }
 

@@ -191,7 +191,7 @@ impl Buckets {
         Ok(ListIndex { degree, start })
     }
 
-    /// Returns the size of the largest neighbour of each vertex.
+    /// Returns the level of each vertex, by its largest neighbour.
     fn levels<C: Team>(&self, team: &C, lists: &ListIndex) -> Result<NeighbourLevels, C::Error> {
         let levels = NeighbourLevels::new(&lists.degree);
         team.run(&|worker| {

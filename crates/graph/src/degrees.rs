@@ -36,7 +36,7 @@ pub(crate) struct RankCursor<'l> {
 }
 
 impl NeighbourLevels {
-    /// Levels of vertices with these degrees, as long as no neighbour is known.
+    /// Starts with the lowest level for each vertex, because no neighbours are known yet.
     pub(crate) fn new(degrees: &[u32]) -> Self {
         let most = degrees.iter().copied().max().unwrap_or(0);
         let lowest = || AtomicU8::new(LEVELS as u8 - 1);

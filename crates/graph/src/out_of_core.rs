@@ -176,8 +176,7 @@ impl<'w, C: Team> Work<'w, C> {
         Ok((degrees, steps))
     }
 
-    /// Returns the size of the largest neighbour of each vertex. Takes a byte per vertex, and only while there are no buckets
-    /// in memory.
+    /// Returns the level of each vertex. Needs one byte per vertex, at a time when no buckets are in memory.
     fn levels(&self, degrees: &[u32]) -> Result<NeighbourLevels, C::Error> {
         let levels = NeighbourLevels::new(degrees);
         let add = |(): &mut (), a: u32, b: u32| {

@@ -19,7 +19,7 @@ const RECENT_MAX: f64 = 0.5;
 const RECENT_LOW: f64 = 0.25;
 /// Time of a page fault without that of the disk, in seconds: all of it if the page is compressed.
 const FAULT: f64 = 12e-6;
-/// Time to read a page from disk, in seconds, before it is measured.
+/// Assumed time to read a page from disk, in seconds, until it has been measured.
 const READ: f64 = 50e-6;
 /// Number of reads from which on their mean time is known.
 const READS_MIN: u64 = 100;

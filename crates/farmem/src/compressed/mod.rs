@@ -163,7 +163,7 @@ impl CompressedTier {
         &self.areas
     }
 
-    /// Ends the thread, and returns the last use of the areas.
+    /// Stops the thread and returns the final use of the areas.
     pub(crate) fn stop(&mut self) -> CompressedUse {
         self.state.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
